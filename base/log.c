@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: MIT */
+#include "base/log.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <time.h>
+#include <unistd.h>
+
+static const char *program = "latent";
+static int quiet_level;
+
+void log_set_program(const char *name)
+{
+    program = name;
+}
+
+void log_set_quiet(int quiet)
+{
+    quiet_level = quiet;
+}
+
+/* One write per line, so that lines of several ranks do not mix. */
+static void print_line(const char *kind, const char *fmt, va_list args)
+{
+    char line[2048];
+
+    vsnprintf(line, sizeof line, fmt, args);
+    fprintf(stderr, "%s: %s%s\n", program, kind, line);
+}
+
+void log_info(const char *fmt, ...)
+{
+    va_list args;
+
+    if (quiet_level)
+        return;
+    va_start(args, fmt);
+    print_line("", fmt, args);
+    va_end(args);
+}
+
+void log_warn(const char *fmt, ...)
+{
+    va_list args;
+
+    va_start(args, fmt);
+    print_line("warning: ", fmt, args);
+    va_end(args);
+}
+
+void log_error(const char *fmt, ...)
+{
+    va_list args;
+
+    va_start(args, fmt);
+    print_line("", fmt, args);
+    va_end(args);
+}
+
+double clock_seconds(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* ---- Progress ----------------------------------------------------------- */
+
+static void progress_show(struct progress *p, double now)
+{
+    double spent = now - p->started_s;
+    double part = p->total > 0 ? (double)p->done / (double)p->total : 0;
+    double left = part > 0 ? spent / part - spent : 0;
+
+    p->visible = 1;
+    p->shown_s = now;
+    if (p->on_terminal)
+        fprintf(stderr, "\r%s: %s %3.0f%%, %.0f s left ", program, p->what, 100 * part, left);
+    else
+        fprintf(stderr, "%s: %s %.0f%%, %.0f s left\n", program, p->what, 100 * part, left);
+    fflush(stderr);
+}
+
+void progress_start(struct progress *p, const char *what, int64_t total)
+{
+    double now = clock_seconds();
+
+    *p = (struct progress){
+        .what = what, .total = total, .started_s = now, .shown_s = now, .on_terminal = isatty(2)
+    };
+}
+
+void progress_update(struct progress *p, int64_t done)
+{
+    double now = clock_seconds();
+    double every = p->on_terminal ? 0.2 : 10;
+
+    p->done = done;
+    if (!quiet_level && now - p->shown_s >= every)
+        progress_show(p, now);
+}
+
+void progress_end(struct progress *p)
+{
+    if (p->visible && p->on_terminal) {
+        fprintf(stderr, "\r\033[K"); /* the bar leaves nothing behind */
+        fflush(stderr);
+    }
+    p->visible = 0;
+}

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: MIT */
+/* kernels/packing.h - the x16 form: how matrices lie in host memory.
+ *
+ * 16 consecutive rows form a group, one sequential stream of bytes.  A group is a
+ * row of atoms of 256 columns (the last may be shorter), each complete in itself,
+ * so a slice of columns that begins and ends on atoms is a slice of the stream:
+ *
+ *     matrix   [slab][group][atom]          slab: one expert, otherwise there is one
+ *     group    [row headers of 16 rows, padded to 64 bytes][atom 0][atom 1]...
+ *
+ * Rows are padded with zeros to a multiple of 16.  A group holds the bytes of 16
+ * rows in the file, so host memory needs what the file needs.  Inside an atom of
+ * n <= 256 columns, with r the row in the group:
+ *
+ *     F32     [n][16] f32            F16  [n][16] f16        BF16  [n/2][16][2] bf16
+ *     Q8_0    [n/32][16] d f16, then [n/32][8][16][4] codes: column 4c+i of row r is byte
+ *             4r+i of line c
+ *     Q4_K    [16] d, [16] dmin f16; three 64-byte lines of scales; [8][4][16][4] nibbles:
+ *             low nibble of byte 4r+i of line c is column 4c+i, high nibble 16+4c+i
+ *     Q5_K    Q4_K's lines, then [8][16] u32: bit 8i+e of word r is the fifth bit of column 4e+i
+ *     Q6_K    [16] d f16; [8][2][16] int8 scales; [8][4][16][4] low nibbles as Q4_K;
+ *             [8][2][16][4] top bits: bits 2p, 2p+1 of byte 4r+i of line l: column 16l+4p+i
+ *     others  [block][16] blocks as in the file
+ */
+#ifndef KERNELS_PACKING_H
+#define KERNELS_PACKING_H
+
+#include "kernels/quants.h"
+
+enum { PACK_ROWS = 16, PACK_ATOM = 256 };
+
+/* Bytes of one group of 16 rows of n columns; of the whole matrix of `rows` rows. */
+size_t pack_group_bytes(enum quant t, int64_t n);
+size_t pack_matrix_bytes(enum quant t, int64_t rows, int64_t n);
+
+/* Offset in a group of the atom that begins at column k (a multiple of 256). */
+size_t pack_atom_offset(enum quant t, int64_t k);
+
+/* Packs n_rows (<= 16) plain rows, row_stride bytes apart, as one group; missing rows become
+ * zero.  `group` has pack_group_bytes and is 64-byte aligned. */
+void pack_group(enum quant t, const uint8_t *rows, size_t row_stride, int n_rows, int64_t n,
+                uint8_t *group);
+
+/* The inverse for one row of a group: writes quant_row_bytes(t, n) bytes. */
+void unpack_row(enum quant t, const uint8_t *group, int r, int64_t n, uint8_t *row);
+
+#endif

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: MIT */
+/* model/tokenizer.h - text to token ids and back: byte-level BPE.
+ *
+ * Text is bytes: anything round-trips, valid UTF-8 or not.  Steps of tokenizer_encode:
+ * special tokens are cut out, the rest is split into pieces by the pre-tokenizer
+ * named in the file, each piece is merged by rank.  Time is O(n log n) in the
+ * text and the stack constant.
+ *
+ * A tokenizer is immutable once opened and may be used by several threads.
+ */
+#ifndef MODEL_TOKENIZER_H
+#define MODEL_TOKENIZER_H
+
+#include <stdint.h>
+
+#include "base/str.h"
+#include "model/gguf.h"
+
+struct tokenizer;
+
+struct token_list {
+    int32_t *ids; /* owned: free with token_list_free */
+    size_t n, cap;
+};
+void token_list_push(struct token_list *l, int32_t id); /* exits never; on no memory sets cap to 0 and ids to NULL */
+void token_list_free(struct token_list *l);
+
+/* Reads the vocabulary of an open file (any architecture; vocabulary-only files too).
+ * Errors: ERR_FORMAT (missing or inconsistent keys), ERR_UNSUPPORTED (a tokenizer model or
+ * pre-tokenizer that is not known: lists those that are), ERR_NOMEM. */
+enum err_code tokenizer_open(struct tokenizer **out, const struct gguf *g, struct err *e);
+void tokenizer_close(struct tokenizer **t);
+
+enum tokenize_flags {
+    TOKENIZE_BOS = 1,     /* BOS in front, if the file asks for it (add_bos_token) */
+    TOKENIZE_SPECIAL = 2, /* control tokens in the text become their ids           */
+};
+
+/* Appends the ids of text[n].  Without TOKENIZE_SPECIAL only user-defined tokens are
+ * recognised in the text, never control tokens.  Errors: ERR_NOMEM. */
+enum err_code tokenizer_encode(const struct tokenizer *t, const char *text, size_t n, unsigned flags,
+                               struct token_list *out, struct err *e);
+
+/* Appends the bytes of one token.  Control tokens yield nothing unless `show_special`.
+ * Ids out of range yield nothing. */
+void tokenizer_decode(const struct tokenizer *t, int32_t id, int show_special, struct str *out);
+
+int tokenizer_size(const struct tokenizer *t);
+int32_t tokenizer_bos(const struct tokenizer *t); /* -1: none */
+int32_t tokenizer_eos(const struct tokenizer *t);
+int tokenizer_adds_bos(const struct tokenizer *t);
+int tokenizer_is_end(const struct tokenizer *t, int32_t id); /* ends generation */
+
+/* The id whose text is exactly this, or -1: for control tokens of chat formats. */
+int32_t tokenizer_find(const struct tokenizer *t, const char *text);
+
+/* The name of the pre-tokenizer in the file. */
+const char *tokenizer_pre(const struct tokenizer *t);
+
+/* ---- The pre-tokenizers alone ------------------------------------------- */
+
+/* Called for each piece in order: bytes [at, at + n) of the text. */
+typedef void piece_fn(void *arg, size_t at, size_t n);
+
+/* Splits text with the pre-tokenizer called `pre`.  Pieces cover the text without gaps.
+ * Errors: ERR_UNSUPPORTED, unknown name (lists the known ones); ERR_NOMEM. */
+enum err_code presplit(const char *pre, const char *text, size_t n, piece_fn *fn, void *arg,
+                       struct err *e);
+
+#endif

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: MIT */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "base/arena.h"
+#include "base/str.h"
+#include "base/team.h"
+
+static void str_keeps_nul_bytes(void **state)
+{
+    struct str s = { 0 };
+    (void)state;
+    str_append(&s, "a\0b", 3);
+    str_printf(&s, "%d%s", 42, "x");
+    assert_int_equal(s.len, 6);
+    assert_memory_equal(s.data, "a\0b42x", 7);
+    str_clear(&s);
+    assert_int_equal(s.len, 0);
+    str_free(&s);
+}
+
+static void distance_counts_edits(void **state)
+{
+    (void)state;
+    assert_int_equal(str_distance("", ""), 0);
+    assert_int_equal(str_distance("CUDA0", "CUDA0"), 0);
+    assert_int_equal(str_distance("--ctx-sise", "--ctx-size"), 1);
+    assert_int_equal(str_distance("kitten", "sitting"), 3);
+}
+
+static void arena_refuses_what_does_not_fit(void **state)
+{
+    struct arena a;
+    (void)state;
+    assert_int_equal(arena_map(&a, 256, "test", NULL), ERR_OK);
+    assert_non_null(arena_take(&a, 100)); /* takes 128 */
+    size_t mark = a.used;
+    assert_non_null(arena_take(&a, 128));
+    assert_null(arena_take(&a, 1));
+    assert_null(arena_take(&a, SIZE_MAX));
+    arena_reset(&a, mark);
+    assert_non_null(arena_take(&a, 1));
+    arena_unmap(&a);
+    assert_null(a.base);
+}
+
+struct marks {
+    int seen[64];
+};
+
+static void mark_range(void *arg, int thread, int n_threads)
+{
+    struct marks *m = arg;
+    for (int64_t i = team_begin(64, thread, n_threads); i < team_end(64, thread, n_threads); i++)
+        m->seen[i]++;
+}
+
+static void team_covers_every_item_once(void **state)
+{
+    (void)state;
+    for (int n = 1; n <= 5; n++) {
+        struct marks m = { { 0 } };
+        struct team t;
+        team_init(&t, n);
+        team_run(&t, mark_range, &m);
+        for (int i = 0; i < 64; i++)
+            assert_int_equal(m.seen[i], 1);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(str_keeps_nul_bytes),
+        cmocka_unit_test(distance_counts_edits),
+        cmocka_unit_test(arena_refuses_what_does_not_fit),
+        cmocka_unit_test(team_covers_every_item_once),
+    };
+    return cmocka_run_group_tests_name("base", tests, NULL, NULL);
+}

@@ -1,0 +1,12 @@
+# Fails when a file of FOLDER includes a folder that its CMakeLists.txt does not use.
+cmake_minimum_required(VERSION 3.25)
+file(GLOB_RECURSE files ${ROOT}/${FOLDER}/*.[ch]* ${ROOT}/${FOLDER}/*.def ${ROOT}/${FOLDER}/*.inc)
+foreach(file IN LISTS files)
+	file(STRINGS ${file} includes REGEX "^#include \"[a-z_]+/")
+	foreach(line IN LISTS includes)
+		string(REGEX REPLACE "^#include \"([a-z_]+)/.*" "\\1" target "${line}")
+		if(NOT target IN_LIST USES AND NOT target STREQUAL FOLDER)
+			message(SEND_ERROR "${file}: ${FOLDER}/ may not include ${target}/")
+		endif()
+	endforeach()
+endforeach()
