@@ -9,15 +9,21 @@
  *     group    [row headers of 16 rows, padded to 64 bytes][atom 0][atom 1]...
  *
  * Rows are padded with zeros to a multiple of 16.  A group holds the bytes of 16
- * rows in the file, so host memory needs what the file needs.  Inside an atom of
- * n <= 256 columns, with r the row in the group:
+ * rows in the file, so host memory needs what the file needs; its size is rounded up
+ * to 64 bytes, so that every group begins on a cache line (atoms do not: Q6_K's have
+ * 52.5 lines).  Inside an atom of n <= 256 columns, with r the row in the group:
  *
  *     F32     [n][16] f32            F16  [n][16] f16        BF16  [n/2][16][2] bf16
  *     Q8_0    [n/32][16] d f16, then [n/32][8][16][4] codes: column 4c+i of row r is byte
  *             4r+i of line c
  *     Q4_K    [16] d, [16] dmin f16; three 64-byte lines of scales; [8][4][16][4] nibbles:
  *             low nibble of byte 4r+i of line c is column 4c+i, high nibble 16+4c+i
- *     Q5_K    Q4_K's lines, then [8][16] u32: bit 8i+e of word r is the fifth bit of column 4e+i
+ *             scales, byte 4r+j, j = 0..3, with blocks j and 4+j of 32 columns:
+ *             line A: bits 0-5 scale of block j, bits 6-7 low two bits of scale of block 4+j
+ *             line B: the same of the minima
+ *             line C: bits 0-3 scale of block 4+j >> 2, bits 4-7 minimum of block 4+j >> 2
+ *     Q5_K    all that of Q4_K, then [8][16] u32: bit 8i+e of word r is the fifth bit of
+ *             column 4e+i
  *     Q6_K    [16] d f16; [8][2][16] int8 scales; [8][4][16][4] low nibbles as Q4_K;
  *             [8][2][16][4] top bits: bits 2p, 2p+1 of byte 4r+i of line l: column 16l+4p+i
  *     others  [block][16] blocks as in the file

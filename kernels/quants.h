@@ -28,19 +28,23 @@ enum quant {
     QUANT_COUNT
 };
 
+/* The gguf_id of a type that no file has. */
+#define QUANT_NO_ID 0xffffffffu
+
 enum quant_program {
     QUANT_FLOAT,   /* F32, F16, BF16: float activations          */
     QUANT_SCALE32, /* a float scale (and minimum) per 32 weights */
     QUANT_SCALE16, /* integer scales per 16 under a float scale  */
-    QUANT_NONE,    /* known by name and size, but not computable */
+    QUANT_NONE,    /* known by name and size, but not computable as it stands: interleaved
+                      types, and those that quant_refusal names */
 };
 
 /* 32 consecutive weights of one row. */
 struct quant_ints {
     int8_t q[32];
-    float d, m;      /* m is 0 where the type has no minimum           */
-    int16_t s[2];    /* SCALE16 only: integer scale of each 16 columns */
-    int16_t n[2];    /* SCALE16 only: integer minimum of each 16       */
+    float d, m;   /* m is 0 where the type has no minimum           */
+    int16_t s[2]; /* SCALE16 only: integer scale of each 16 columns */
+    int16_t n[2]; /* SCALE16 only: integer minimum of each 16       */
 };
 
 /* Decodes one block into values/32 results.  header: the row's header (NULL for
@@ -55,7 +59,7 @@ struct quant_info {
     uint32_t header;     /* bytes in front of each row               */
     uint32_t interleave; /* rows per group of ik's _R4, _R8 types; otherwise 1 */
     enum quant_program program;
-    enum quant plain;    /* of an interleaved type: what its rows become at load; otherwise itself */
+    enum quant plain; /* of an interleaved type: what its rows become at load; otherwise itself */
     quant_decode_fn *decode; /* NULL for FLOAT, NONE and interleaved types       */
 };
 
