@@ -1,0 +1,426 @@
+/* SPDX-License-Identifier: MIT */
+/* kernels/packing.c - see packing.h.
+ *
+ * Each layout is a pair of functions that move one row's part of one atom.  They work on
+ * words of four columns, and all that a layout does to bits inside them is a transpose:
+ * the file has one bit plane for many sub-blocks, the x16 form one for many columns of
+ * one sub-block.  A transpose undoes itself, so packing and unpacking are the same
+ * steps with loads and stores exchanged.
+ *
+ * Reading order: bits; one pair per layout; the interface.
+ */
+#include "kernels/packing.h"
+
+#include <string.h>
+
+#include "kernels/quant_decode.h"
+
+/* ---- Bits ----------------------------------------------------------------- */
+
+static void store_u16(uint8_t *p, uint16_t v)
+{
+    memcpy(p, &v, sizeof v);
+}
+
+static void store_u32(uint8_t *p, uint32_t v)
+{
+    memcpy(p, &v, sizeof v);
+}
+
+/* Exchanges the masked fields of b with those of a that lie `shift` bits higher. */
+static inline void exchange(uint32_t *a, uint32_t *b, int shift, uint32_t mask)
+{
+    uint32_t differing = (*a >> shift ^ *b) & mask;
+
+    *a ^= differing << shift;
+    *b ^= differing;
+}
+
+/* In each byte of n words, n fields of 8/n bits: field j of word i becomes field i of
+ * word j. */
+static inline void transpose2(uint32_t w[2])
+{
+    exchange(&w[0], &w[1], 4, 0x0f0f0f0f);
+}
+
+static inline void transpose4(uint32_t w[4])
+{
+    for (int i = 0; i < 2; i++)
+        exchange(&w[i], &w[i + 2], 4, 0x0f0f0f0f);
+    for (int i = 0; i < 4; i += 2)
+        exchange(&w[i], &w[i + 1], 2, 0x33333333);
+}
+
+static inline void transpose8(uint32_t w[8])
+{
+    for (int i = 0; i < 4; i++)
+        exchange(&w[i], &w[i + 4], 4, 0x0f0f0f0f);
+    for (int i = 0; i < 8; i += 4)
+        for (int j = i; j < i + 2; j++)
+            exchange(&w[j], &w[j + 2], 2, 0x33333333);
+    for (int i = 0; i < 8; i += 2)
+        exchange(&w[i], &w[i + 1], 1, 0x55555555);
+}
+
+/* ---- The layouts ---------------------------------------------------------- */
+
+/* What every function below gets: an atom of n columns and row r of it. */
+typedef void pack_fn(const struct quant_info *info, const uint8_t *row, int64_t n, uint8_t *atom,
+                     int r);
+typedef void unpack_fn(const struct quant_info *info, const uint8_t *atom, int r, int64_t n,
+                       uint8_t *row);
+
+/* All types without a layout of their own, and those whose blocks are single values. */
+static void pack_blocks(const struct quant_info *info, const uint8_t *row, int64_t n, uint8_t *atom,
+                        int r)
+{
+    size_t bytes = info->bytes;
+
+    atom += (size_t)r * bytes;
+    for (int64_t k = 0; k < n; k += info->values, row += bytes, atom += PACK_ROWS * bytes)
+        memcpy(atom, row, bytes);
+}
+
+static void unpack_blocks(const struct quant_info *info, const uint8_t *atom, int r, int64_t n,
+                          uint8_t *row)
+{
+    size_t bytes = info->bytes;
+
+    atom += (size_t)r * bytes;
+    for (int64_t k = 0; k < n; k += info->values, row += bytes, atom += PACK_ROWS * bytes)
+        memcpy(row, atom, bytes);
+}
+
+static void pack_f32(const struct quant_info *info, const uint8_t *row, int64_t n, uint8_t *atom,
+                     int r)
+{
+    (void)info;
+    for (int64_t k = 0; k < n; k++)
+        store_u32(atom + 64 * k + 4 * r, load_u32(row + 4 * k));
+}
+
+static void unpack_f32(const struct quant_info *info, const uint8_t *atom, int r, int64_t n,
+                       uint8_t *row)
+{
+    (void)info;
+    for (int64_t k = 0; k < n; k++)
+        store_u32(row + 4 * k, load_u32(atom + 64 * k + 4 * r));
+}
+
+static void pack_f16(const struct quant_info *info, const uint8_t *row, int64_t n, uint8_t *atom,
+                     int r)
+{
+    (void)info;
+    for (int64_t k = 0; k < n; k++)
+        store_u16(atom + 32 * k + 2 * r, load_u16(row + 2 * k));
+}
+
+static void unpack_f16(const struct quant_info *info, const uint8_t *atom, int r, int64_t n,
+                       uint8_t *row)
+{
+    (void)info;
+    for (int64_t k = 0; k < n; k++)
+        store_u16(row + 2 * k, load_u16(atom + 32 * k + 2 * r));
+}
+
+/* Pairs of columns; the last of an odd number stands beside a zero. */
+static void pack_bf16(const struct quant_info *info, const uint8_t *row, int64_t n, uint8_t *atom,
+                      int r)
+{
+    (void)info;
+    for (int64_t k = 0; k + 1 < n; k += 2)
+        store_u32(atom + 32 * k + 4 * r, load_u32(row + 2 * k));
+    if (n % 2 != 0)
+        store_u32(atom + 32 * (n - 1) + 4 * r, load_u16(row + 2 * (n - 1)));
+}
+
+static void unpack_bf16(const struct quant_info *info, const uint8_t *atom, int r, int64_t n,
+                        uint8_t *row)
+{
+    (void)info;
+    for (int64_t k = 0; k < n; k++)
+        store_u16(row + 2 * k, load_u16(atom + 32 * (k & ~1LL) + 4 * r + 2 * (k % 2)));
+}
+
+static void pack_q8_0(const struct quant_info *info, const uint8_t *row, int64_t n, uint8_t *atom,
+                      int r)
+{
+    uint8_t *codes = atom + n + 4 * r; /* n/32 lines of 16 scales before */
+
+    for (int64_t b = 0; b < n / 32; b++, row += info->bytes) {
+        store_u16(atom + 32 * b + 2 * r, load_u16(row));
+        for (int c = 0; c < 8; c++, codes += 64)
+            store_u32(codes, load_u32(row + 2 + 4 * c));
+    }
+}
+
+static void unpack_q8_0(const struct quant_info *info, const uint8_t *atom, int r, int64_t n,
+                        uint8_t *row)
+{
+    const uint8_t *codes = atom + n + 4 * r;
+
+    for (int64_t b = 0; b < n / 32; b++, row += info->bytes) {
+        store_u16(row, load_u16(atom + 32 * b + 2 * r));
+        for (int c = 0; c < 8; c++, codes += 64)
+            store_u32(row + 2 + 4 * c, load_u32(codes));
+    }
+}
+
+/* 128 bytes of nibbles in the K order to [8][4][16][4]: the words of columns 0-15 and
+ * 16-31 of two sub-blocks exchange their nibbles. */
+static void pack_nibbles(const uint8_t *nibbles, uint8_t *lines)
+{
+    for (int k = 0; k < 8; k += 2)
+        for (int c = 0; c < 4; c++) {
+            uint32_t w[2] = { load_u32(nibbles + 16 * k + 4 * c),
+                              load_u32(nibbles + 16 * k + 4 * c + 16) };
+
+            transpose2(w);
+            store_u32(lines + 256 * k + 64 * c, w[0]);
+            store_u32(lines + 256 * (k + 1) + 64 * c, w[1]);
+        }
+}
+
+static void unpack_nibbles(const uint8_t *lines, uint8_t *nibbles)
+{
+    for (int k = 0; k < 8; k += 2)
+        for (int c = 0; c < 4; c++) {
+            uint32_t w[2] = { load_u32(lines + 256 * k + 64 * c),
+                              load_u32(lines + 256 * (k + 1) + 64 * c) };
+
+            transpose2(w);
+            store_u32(nibbles + 16 * k + 4 * c, w[0]);
+            store_u32(nibbles + 16 * k + 4 * c + 16, w[1]);
+        }
+}
+
+/* The file cuts scale 4+j at bit 4 and keeps the upper part beside scale j; here the cut
+ * is at bit 2 and the lower part is beside it. */
+static void pack_q4_k(const struct quant_info *info, const uint8_t *row, int64_t n, uint8_t *atom,
+                      int r)
+{
+    const uint8_t *s = row + 4;
+    uint8_t *lines = atom + 64 + 4 * r;
+
+    (void)info;
+    (void)n;
+    store_u16(atom + 2 * r, load_u16(row));
+    store_u16(atom + 32 + 2 * r, load_u16(row + 2));
+    for (int j = 0; j < 4; j++) {
+        int scale = (s[8 + j] & 15) | s[j] >> 6 << 4, min = s[8 + j] >> 4 | s[4 + j] >> 6 << 4;
+
+        lines[j] = (uint8_t)((s[j] & 63) | scale << 6);
+        lines[64 + j] = (uint8_t)((s[4 + j] & 63) | min << 6);
+        lines[128 + j] = (uint8_t)(scale >> 2 | min >> 2 << 4);
+    }
+    pack_nibbles(row + 16, atom + 256 + 4 * r);
+}
+
+static void unpack_q4_k(const struct quant_info *info, const uint8_t *atom, int r, int64_t n,
+                        uint8_t *row)
+{
+    const uint8_t *lines = atom + 64 + 4 * r;
+    uint8_t *s = row + 4;
+
+    (void)info;
+    (void)n;
+    store_u16(row, load_u16(atom + 2 * r));
+    store_u16(row + 2, load_u16(atom + 32 + 2 * r));
+    for (int j = 0; j < 4; j++) {
+        int scale = lines[j] >> 6 | (lines[128 + j] & 15) << 2;
+        int min = lines[64 + j] >> 6 | lines[128 + j] >> 4 << 2;
+
+        s[j] = (uint8_t)((lines[j] & 63) | scale >> 4 << 6);
+        s[4 + j] = (uint8_t)((lines[64 + j] & 63) | min >> 4 << 6);
+        s[8 + j] = (uint8_t)((scale & 15) | min << 4);
+    }
+    unpack_nibbles(atom + 256 + 4 * r, row + 16);
+}
+
+/* Q5_K is Q4_K with a bit plane between scales and nibbles in the file, and at the end here. */
+static void pack_q5_k(const struct quant_info *info, const uint8_t *row, int64_t n, uint8_t *atom,
+                      int r)
+{
+    uint8_t four[144];
+    uint32_t w[8];
+
+    memcpy(four, row, 16);
+    memcpy(four + 16, row + 48, 128);
+    pack_q4_k(info, four, n, atom, r);
+    memcpy(w, row + 16, sizeof w);
+    transpose8(w);
+    for (int b = 0; b < 8; b++)
+        store_u32(atom + 2304 + 64 * b + 4 * r, w[b]);
+}
+
+static void unpack_q5_k(const struct quant_info *info, const uint8_t *atom, int r, int64_t n,
+                        uint8_t *row)
+{
+    uint8_t four[144];
+    uint32_t w[8];
+
+    unpack_q4_k(info, atom, r, n, four);
+    memcpy(row, four, 16);
+    memcpy(row + 48, four + 16, 128);
+    for (int b = 0; b < 8; b++)
+        w[b] = load_u32(atom + 2304 + 64 * b + 4 * r);
+    transpose8(w);
+    memcpy(row + 16, w, sizeof w);
+}
+
+/* A byte of Q6_K's nibbles serves sub-blocks k and k + 2, one of its top bits k, k+1, k+2
+ * and k+3 of one half.  Line c of nibbles is at 256 k + 64 c, of top bits at 128 k + 64 c. */
+static void pack_q6_k(const struct quant_info *info, const uint8_t *row, int64_t n, uint8_t *atom,
+                      int r)
+{
+    uint8_t *nibbles = atom + 288 + 4 * r, *tops = atom + 2336 + 4 * r;
+
+    (void)info;
+    (void)n;
+    store_u16(atom + 2 * r, load_u16(row + 208));
+    for (int s = 0; s < 16; s++)
+        atom[32 + 16 * s + r] = row[192 + s];
+    for (int i = 0; i < 16; i++) {
+        int half = i / 8, k = 4 * half + i / 4 % 2, c = i % 4;
+        const uint8_t *from = row + 64 * half + 32 * (k % 2) + 4 * c;
+        uint32_t w[2] = { load_u32(from), load_u32(from + 16) };
+
+        transpose2(w);
+        store_u32(nibbles + 256 * k + 64 * c, w[0]);
+        store_u32(nibbles + 256 * (k + 2) + 64 * c, w[1]);
+    }
+    for (int i = 0; i < 4; i++) {
+        int k = 4 * (i / 2), c = i % 2;
+        uint32_t w[4];
+
+        memcpy(w, row + 128 + 16 * i, sizeof w);
+        transpose4(w);
+        for (int j = 0; j < 4; j++)
+            store_u32(tops + 128 * (k + j) + 64 * c, w[j]);
+    }
+}
+
+static void unpack_q6_k(const struct quant_info *info, const uint8_t *atom, int r, int64_t n,
+                        uint8_t *row)
+{
+    const uint8_t *nibbles = atom + 288 + 4 * r, *tops = atom + 2336 + 4 * r;
+
+    (void)info;
+    (void)n;
+    store_u16(row + 208, load_u16(atom + 2 * r));
+    for (int s = 0; s < 16; s++)
+        row[192 + s] = atom[32 + 16 * s + r];
+    for (int i = 0; i < 16; i++) {
+        int half = i / 8, k = 4 * half + i / 4 % 2, c = i % 4;
+        uint8_t *to = row + 64 * half + 32 * (k % 2) + 4 * c;
+        uint32_t w[2] = { load_u32(nibbles + 256 * k + 64 * c),
+                          load_u32(nibbles + 256 * (k + 2) + 64 * c) };
+
+        transpose2(w);
+        store_u32(to, w[0]);
+        store_u32(to + 16, w[1]);
+    }
+    for (int i = 0; i < 4; i++) {
+        int k = 4 * (i / 2), c = i % 2;
+        uint32_t w[4];
+
+        for (int j = 0; j < 4; j++)
+            w[j] = load_u32(tops + 128 * (k + j) + 64 * c);
+        transpose4(w);
+        memcpy(row + 128 + 16 * i, w, sizeof w);
+    }
+}
+
+/* ---- The interface -------------------------------------------------------- */
+
+struct layout {
+    pack_fn *pack;
+    unpack_fn *unpack;
+};
+
+static const struct layout blocks_layout = { pack_blocks, unpack_blocks };
+static const struct layout direct_layouts[QUANT_COUNT] = {
+    [QUANT_F32] = {pack_f32,   unpack_f32 },
+      [QUANT_F16] = { pack_f16,  unpack_f16 },
+    [QUANT_BF16] = { pack_bf16, unpack_bf16},
+      [QUANT_Q8_0] = { pack_q8_0, unpack_q8_0},
+    [QUANT_Q4_K] = { pack_q4_k, unpack_q4_k},
+      [QUANT_Q5_K] = { pack_q5_k, unpack_q5_k},
+    [QUANT_Q6_K] = { pack_q6_k, unpack_q6_k},
+};
+
+static const struct layout *layout_of(enum quant t)
+{
+    return direct_layouts[t].pack ? &direct_layouts[t] : &blocks_layout;
+}
+
+static size_t round_up_64(size_t bytes)
+{
+    return (bytes + 63) / 64 * 64;
+}
+
+/* Bytes of 16 headers, and of n columns behind them. */
+static size_t headers_bytes(enum quant t)
+{
+    return round_up_64((size_t)PACK_ROWS * quant_info[t].header);
+}
+
+static size_t columns_bytes(enum quant t, int64_t n)
+{
+    const struct quant_info *info = &quant_info[t];
+
+    if (t == QUANT_BF16)
+        n += n % 2;
+    return (size_t)n / info->values * info->bytes * PACK_ROWS;
+}
+
+size_t pack_group_bytes(enum quant t, int64_t n)
+{
+    return round_up_64(headers_bytes(t) + columns_bytes(t, n));
+}
+
+size_t pack_matrix_bytes(enum quant t, int64_t rows, int64_t n)
+{
+    return (size_t)((rows + PACK_ROWS - 1) / PACK_ROWS) * pack_group_bytes(t, n);
+}
+
+size_t pack_atom_offset(enum quant t, int64_t k)
+{
+    return headers_bytes(t) + columns_bytes(t, k);
+}
+
+void pack_group(enum quant t, const uint8_t *rows, size_t row_stride, int n_rows, int64_t n,
+                uint8_t *group)
+{
+    const struct quant_info *info = &quant_info[t];
+    size_t end = pack_atom_offset(t, n);
+
+    if (n_rows < PACK_ROWS)
+        memset(group, 0, end);
+    memset(group, 0, headers_bytes(t));
+    memset(group + end, 0, pack_group_bytes(t, n) - end);
+    for (int r = 0; r < n_rows && info->header > 0; r++)
+        memcpy(group + (size_t)r * info->header, rows + (size_t)r * row_stride, info->header);
+
+    for (int64_t k = 0; k < n; k += PACK_ATOM) {
+        const uint8_t *from = rows + quant_row_bytes(t, (size_t)k);
+        uint8_t *atom = group + pack_atom_offset(t, k);
+        int64_t columns = n - k < PACK_ATOM ? n - k : PACK_ATOM;
+
+        for (int r = 0; r < n_rows; r++)
+            layout_of(t)->pack(info, from + (size_t)r * row_stride, columns, atom, r);
+    }
+}
+
+void unpack_row(enum quant t, const uint8_t *group, int r, int64_t n, uint8_t *row)
+{
+    const struct quant_info *info = &quant_info[t];
+
+    memcpy(row, group + (size_t)r * info->header, info->header);
+    for (int64_t k = 0; k < n; k += PACK_ATOM) {
+        int64_t columns = n - k < PACK_ATOM ? n - k : PACK_ATOM;
+
+        layout_of(t)->unpack(info, group + pack_atom_offset(t, k), r, columns,
+                             row + quant_row_bytes(t, (size_t)k));
+    }
+}
