@@ -172,13 +172,16 @@ enum err_code text_filter_create(struct text_filter **out, const char *const *st
     struct text_filter *f = calloc(1, sizeof *f);
     enum err_code rc = ERR_OK;
 
-    if (f && n_stops > 0)
-        f->stops = calloc((size_t)n_stops, sizeof *f->stops);
-    if (!f || (n_stops > 0 && !f->stops))
-        rc = err_set(e, ERR_NOMEM, "stop strings: no memory for %d", n_stops);
-    for (int i = 0; rc == ERR_OK && i < n_stops; i++) {
-        f->n_stops = i + 1;
-        rc = stop_init(&f->stops[i], stops[i], e);
+    if (!f)
+        return err_set(e, ERR_NOMEM, "text filter: no memory");
+    f->stops = calloc((size_t)n_stops + 1, sizeof *f->stops); /* one more: never empty */
+    if (!f->stops) {
+        free(f);
+        return err_set(e, ERR_NOMEM, "stop strings: no memory for %d", n_stops);
+    }
+    while (rc == ERR_OK && f->n_stops < n_stops) {
+        rc = stop_init(&f->stops[f->n_stops], stops[f->n_stops], e);
+        f->n_stops++;
     }
     if (rc != ERR_OK) {
         text_filter_free(&f);
