@@ -11,18 +11,23 @@
 #ifndef MODEL_TOKENIZER_H
 #define MODEL_TOKENIZER_H
 
+#include <stddef.h>
 #include <stdint.h>
 
+#include "base/err.h"
 #include "base/str.h"
-#include "model/gguf.h"
 
+struct gguf;
 struct tokenizer;
 
+/* Ids in order; starts as zeros.  Owned: end with token_list_free.  A failed allocation
+ * sets `failed` and drops the ids; check it once, at the end. */
 struct token_list {
-    int32_t *ids; /* owned: free with token_list_free */
+    int32_t *ids;
     size_t n, cap;
+    int failed;
 };
-void token_list_push(struct token_list *l, int32_t id); /* exits never; on no memory sets cap to 0 and ids to NULL */
+void token_list_push(struct token_list *l, int32_t id);
 void token_list_free(struct token_list *l);
 
 /* Reads the vocabulary of an open file (any architecture; vocabulary-only files too).
