@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: MIT */
+/* rank/engine.h - the engine of one process: weights, latent cache, forward pass.
+ *
+ * A sequence is a prompt and what is produced after it.  It is begun with the length of
+ * its prompt, then fed tokens in order, any number at a time; how they are cut into steps
+ * does not change a bit of the result.
+ *
+ *     engine_begin(e, seq, n_prompt)
+ *     engine_feed(e, seq, prompt, n_prompt, ENGINE_LAST, on_logits, arg, err)
+ *     engine_feed(e, seq, &next, 1, ENGINE_LAST, on_logits, arg, err) ...
+ *
+ * Not thread-safe: one thread at a time.
+ */
+#ifndef RANK_ENGINE_H
+#define RANK_ENGINE_H
+
+#include "model/model.h"
+#include "rank/batch.h"
+#include "rank/cache.h"
+
+struct engine;
+
+struct engine_options {
+    int n_threads;        /* -t; 0: the cores this process may use            */
+    const char *cpu_isa;  /* --cpu-isa; NULL: the best of this machine        */
+    int exact_math;       /* float activations and no int8                    */
+    int mla;              /* -mla 0..3                                        */
+    int amb_mib;          /* -amb                                             */
+    enum cache_type cache_type; /* -ctk                                       */
+    int64_t n_context;    /* -c, positions of all sequences together; 0: what fits, at most the
+                             model's context * n_sequences                    */
+    int n_sequences;      /* -np                                              */
+    int max_batch;        /* -ub, tokens of a step                            */
+    int router_groups;    /* 0: --router-groups off                           */
+    int check_tensors;    /* --check-tensors                                  */
+};
+
+/* The defaults of the command line. */
+void engine_options_default(struct engine_options *o);
+
+/* What the engine takes, in bytes, to the byte what it maps. */
+struct engine_memory {
+    size_t weights, cache, activations;
+    int64_t n_context; /* positions, after 0 was replaced */
+};
+
+/* Sizes everything from the headers alone.  Errors: ERR_NOFIT, it does not fit into the memory
+ * that is available (says by how much and the smallest change that fits); ERR_USAGE. */
+enum err_code engine_plan(struct engine_memory *mem, const struct model *m,
+                          const struct engine_options *o, struct err *e);
+
+/* Plans, maps, loads.  Borrows m, which must outlive the engine.
+ * Errors: those of engine_plan, weights_load, forward_create; ERR_USAGE, --cpu-isa names a set that
+ * this machine lacks. */
+enum err_code engine_create(struct engine **out, const struct model *m,
+                            const struct engine_options *o, struct err *e);
+void engine_free(struct engine **e);
+
+const struct engine_memory *engine_memory_used(const struct engine *e);
+int64_t engine_context(const struct engine *e);      /* positions of the cache           */
+const char *engine_isa(const struct engine *e);      /* "avx2", ...                      */
+int engine_threads(const struct engine *e);
+
+/* Weight bytes that one token of one sequence reads when decoded alone: every matrix it meets, of
+ * the experts those it uses.  The floor of decode time is this over the read bandwidth. */
+size_t engine_active_bytes(const struct engine *e);
+
+/* Starts sequence `seq` (0 .. n_sequences - 1) anew; the first n_prompt tokens fed are its prompt. */
+void engine_begin(struct engine *e, int seq, int64_t n_prompt);
+
+/* Tokens fed so far. */
+int64_t engine_length(const struct engine *e, int seq);
+
+enum engine_want { ENGINE_NONE, ENGINE_LAST, ENGINE_ALL };
+
+/* Logits [n_vocab] after the token at `pos`; valid during the call. */
+typedef void engine_logits_fn(void *arg, int64_t pos, const float *logits);
+
+/* Evaluates the next n tokens of one sequence and reports the wanted logits in order.
+ * Errors: ERR_FULL, the cache has no room (message says how much was wanted; nothing was fed);
+ * ERR_USAGE, a token id outside the vocabulary; ERR_NUMERIC, a sum was not a number or out of range:
+ * names layer and position, the sequence must be begun anew; ERR_NOMEM. */
+enum err_code engine_feed(struct engine *e, int seq, const int32_t *tokens, int64_t n,
+                          enum engine_want want, engine_logits_fn *on_logits, void *arg,
+                          struct err *err);
+
+/* One step of any mix of sequences: fills in each token's pos, form and produced from its seq and
+ * the order of the list, runs it, and advances the sequences.  logits: [tokens that want
+ * them][n_vocab].  b->n is at most max_batch.  Errors: as engine_feed, but numeric failures only set
+ * bad_layer of their tokens. */
+enum err_code engine_step(struct engine *e, struct batch *b, float *logits, struct err *err);
+
+#endif

@@ -1,0 +1,401 @@
+/* SPDX-License-Identifier: MIT */
+/* rank/forward.c - see forward.h.
+ *
+ * Reading order: the buffers; the phases of attention; of the dense FFN; of the
+ * experts; the walk through the layers; the interface.
+ */
+#include "rank/forward.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "rank/moe.h"
+#include "rank/rope.h"
+
+struct forward {
+    const struct hparams *hp;
+    const struct weights *weights;
+    const struct team *team;
+    struct math math;
+    struct rope rope;
+    struct attention attention;
+    struct attention_scratch *scratch; /* [n_threads] */
+    struct moe moe;
+    struct arena arena;
+
+    /* Activations; n is max_tokens. */
+    float *x;       /* [n][d_model]  the residual stream                          */
+    float *h;       /* [n][d_model]  its normalised copy                          */
+    int64_t *fix;   /* [n][d_model]  sums on their way to x                       */
+    int64_t *bad;   /* [n_threads][n] partial sums that were out of range         */
+    float *angles;  /* [n][d_rope]   cosines and sines of the positions           */
+    float *query_a; /* [n][q_lora]                                                */
+    float *query;   /* [n][H * (d_nope + d_rope)]                                 */
+    float *kv;      /* [n][d_c + d_rope]                                          */
+    float *heads;   /* [n][H * d_v]  output of attention                          */
+    float *gate, *up; /* [n][ffn]    dense or shared FFN                          */
+    struct columns h_cols, query_a_cols, heads_cols, ffn_cols;
+
+    /* The running step. */
+    struct batch *batch;
+    float *logits; /* [tokens that want them][n_vocab] */
+};
+
+static int64_t query_width(const struct hparams *hp)
+{
+    return hp->n_heads * (hp->d_nope + hp->d_rope);
+}
+
+static int64_t ffn_width(const struct hparams *hp)
+{
+    int64_t shared = hp->n_shared_experts * hp->d_expert;
+    int64_t dense = hp->n_dense > 0 ? hp->d_ffn : 0;
+
+    return shared > dense ? shared : dense;
+}
+
+/* Carves all activations; counts them when from->base is NULL. */
+static void carve_buffers(struct forward *f, struct carve *from)
+{
+    const struct hparams *hp = f->hp;
+    size_t n = (size_t)f->attention.max_tokens, d = (size_t)hp->d_model;
+    size_t width = (size_t)ffn_width(hp);
+
+    f->x = carve_take(from, n * d * sizeof(float));
+    f->h = carve_take(from, n * d * sizeof(float));
+    f->fix = carve_take(from, n * d * sizeof(int64_t));
+    f->bad = carve_take(from, (size_t)f->team->n_threads * n * sizeof(int64_t));
+    f->angles = carve_take(from, n * (size_t)hp->d_rope * sizeof(float));
+    f->query_a = carve_take(from, n * (size_t)hp->q_lora_rank * sizeof(float));
+    f->query = carve_take(from, n * (size_t)query_width(hp) * sizeof(float));
+    f->kv = carve_take(from, n * (size_t)(hp->kv_lora_rank + hp->d_rope) * sizeof(float));
+    f->heads = carve_take(from, n * (size_t)(hp->n_heads * hp->d_v) * sizeof(float));
+    f->gate = carve_take(from, n * width * sizeof(float));
+    f->up = carve_take(from, n * width * sizeof(float));
+    columns_carve(&f->h_cols, from, (int64_t)n, hp->d_model);
+    columns_carve(&f->query_a_cols, from, (int64_t)n, hp->q_lora_rank);
+    columns_carve(&f->heads_cols, from, (int64_t)n, hp->n_heads * hp->d_v);
+    columns_carve(&f->ffn_cols, from, (int64_t)n, (int64_t)width);
+    moe_carve(&f->moe, from, f->attention.max_tokens);
+    for (int t = 0; t < f->team->n_threads; t++)
+        attention_carve(&f->scratch[t], from, &f->attention);
+}
+
+/* ---- What phases share -------------------------------------------------- */
+
+struct worker {
+    struct forward *f;
+    int thread, n_threads;
+    int64_t *bad; /* [n] of this thread */
+};
+
+/* The groups of a matrix that are this thread's. */
+static void groups_of(const struct worker *w, const struct matrix *m, int64_t *g0, int64_t *g1)
+{
+    *g0 = team_begin(m->n_groups, w->thread, w->n_threads);
+    *g1 = team_end(m->n_groups, w->thread, w->n_threads);
+}
+
+static void multiply(const struct worker *w, const struct matrix *m, const struct columns *x,
+                     float *y)
+{
+    int64_t g0, g1;
+
+    groups_of(w, m, &g0, &g1);
+    matrix_mul(&w->f->math, m, 0, g0, g1, x->col, w->f->batch->n, y, m->rows);
+}
+
+static void multiply_atoms(const struct worker *w, const struct matrix *m, const struct columns *x)
+{
+    int64_t g0, g1;
+
+    groups_of(w, m, &g0, &g1);
+    matrix_mul_atoms(&w->f->math, m, 0, g0, g1, x->col, w->f->batch->n, w->f->fix,
+                     w->f->hp->d_model, w->bad);
+}
+
+/* Whether any of these matrices meets int8 columns. */
+static int any_int8(const struct forward *f, const struct matrix *const *m, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (m[i]->n_groups > 0 && matrix_wants_int8(&f->math, m[i]))
+            return 1;
+    return 0;
+}
+
+/* This thread's tokens: x += the sums, which then are zero again.  Sums that were out of range are
+ * charged to `layer`, counted from 1. */
+static void settle(const struct worker *w, int layer)
+{
+    struct forward *f = w->f;
+    int64_t d = f->hp->d_model;
+
+    for (int64_t t = team_begin(f->batch->n, w->thread, w->n_threads);
+         t < team_end(f->batch->n, w->thread, w->n_threads); t++) {
+        struct batch_token *token = &f->batch->tokens[t];
+        for (int i = 0; i < w->n_threads; i++)
+            if (f->bad[i * f->attention.max_tokens + t] && !token->bad_layer)
+                token->bad_layer = layer;
+        f->math.kernels->settle(f->x + t * d, f->fix + t * d, d);
+    }
+}
+
+static void normalise(const struct worker *w, const float *weight, int int8)
+{
+    struct forward *f = w->f;
+    int64_t d = f->hp->d_model;
+
+    for (int64_t t = team_begin(f->batch->n, w->thread, w->n_threads);
+         t < team_end(f->batch->n, w->thread, w->n_threads); t++) {
+        f->math.kernels->rms_norm(f->h + t * d, f->x + t * d, weight, d, (float)f->hp->rms_eps);
+        columns_set(&f->h_cols, f->math.kernels, t, f->h + t * d, int8);
+    }
+}
+
+/* ---- Attention ---------------------------------------------------------- */
+
+/* Latent and rope key of this thread's tokens go to the cache; the queries' low-rank part is
+ * normalised. */
+static void store_latents(const struct worker *w, const struct layer_weights *l, int layer)
+{
+    struct forward *f = w->f;
+    const struct hparams *hp = f->hp;
+    const struct cpu_kernels *k = f->math.kernels;
+    int64_t width = hp->kv_lora_rank + hp->d_rope;
+    float eps = (float)hp->rms_eps;
+    int int8 = hp->q_lora_rank > 0 && matrix_wants_int8(&f->math, &l->q_b);
+
+    for (int64_t t = team_begin(f->batch->n, w->thread, w->n_threads);
+         t < team_end(f->batch->n, w->thread, w->n_threads); t++) {
+        const struct batch_token *token = &f->batch->tokens[t];
+        float *latent = f->kv + t * width, *rope = latent + hp->kv_lora_rank;
+        k->rms_norm(latent, latent, l->kv_a_norm, hp->kv_lora_rank, eps);
+        rope_rotate(rope, f->angles + t * hp->d_rope, f->rope.n_pairs);
+        cache_write(f->attention.cache, k, layer, token->seq, token->pos, latent, rope);
+        if (hp->q_lora_rank > 0) {
+            float *q = f->query_a + t * hp->q_lora_rank;
+            k->rms_norm(q, q, l->q_a_norm, hp->q_lora_rank, eps);
+            columns_set(&f->query_a_cols, k, t, q, int8);
+        }
+    }
+}
+
+static void rotate_queries(const struct worker *w)
+{
+    struct forward *f = w->f;
+    const struct hparams *hp = f->hp;
+    int64_t width = query_width(hp), head = hp->d_nope + hp->d_rope;
+
+    for (int64_t t = team_begin(f->batch->n, w->thread, w->n_threads);
+         t < team_end(f->batch->n, w->thread, w->n_threads); t++) {
+        float *q = f->query + t * width;
+        float temperature = rope_query_temperature(hp, f->batch->tokens[t].pos);
+        for (int h = 0; h < hp->n_heads; h++)
+            rope_rotate(q + h * head + hp->d_nope, f->angles + t * hp->d_rope, f->rope.n_pairs);
+        if (temperature != 1)
+            f->math.kernels->scale(q, temperature, width);
+    }
+}
+
+static void attend(const struct worker *w, const struct layer_weights *l, int layer)
+{
+    struct forward *f = w->f;
+    int64_t width = f->hp->n_heads * f->hp->d_v;
+    int int8 = matrix_wants_int8(&f->math, &l->attn_output);
+    const struct matrix *inputs[3] = { &l->q_a, &l->q_b, &l->kv_a };
+
+    normalise(w, l->attn_norm, any_int8(f, inputs, 3));
+    team_barrier();
+    multiply(w, &l->kv_a, &f->h_cols, f->kv);
+    if (f->hp->q_lora_rank > 0)
+        multiply(w, &l->q_a, &f->h_cols, f->query_a);
+    team_barrier();
+    store_latents(w, l, layer);
+    team_barrier();
+    multiply(w, &l->q_b, f->hp->q_lora_rank > 0 ? &f->query_a_cols : &f->h_cols, f->query);
+    team_barrier();
+    rotate_queries(w);
+    team_barrier();
+    attention_run(&f->attention, l, layer, f->batch, f->query, query_width(f->hp), f->heads, width,
+                  &f->scratch[w->thread], w->thread);
+    team_barrier();
+    for (int64_t t = team_begin(f->batch->n, w->thread, w->n_threads);
+         t < team_end(f->batch->n, w->thread, w->n_threads); t++)
+        columns_set(&f->heads_cols, f->math.kernels, t, f->heads + t * width, int8);
+    team_barrier();
+    multiply_atoms(w, &l->attn_output, &f->heads_cols);
+    team_barrier();
+}
+
+/* ---- FFN ---------------------------------------------------------------- */
+
+/* The dense FFN of a leading layer, or the shared expert: its down product is left in fix. */
+static void dense_ffn(const struct worker *w, const struct layer_weights *l)
+{
+    struct forward *f = w->f;
+    int64_t width = l->gate.rows;
+    int int8 = matrix_wants_int8(&f->math, &l->down);
+
+    multiply(w, &l->gate, &f->h_cols, f->gate);
+    multiply(w, &l->up, &f->h_cols, f->up);
+    team_barrier();
+    for (int64_t t = team_begin(f->batch->n, w->thread, w->n_threads);
+         t < team_end(f->batch->n, w->thread, w->n_threads); t++) {
+        f->math.kernels->swiglu(f->gate + t * width, f->up + t * width, width);
+        columns_set(&f->ffn_cols, f->math.kernels, t, f->gate + t * width, int8);
+    }
+    team_barrier();
+    multiply_atoms(w, &l->down, &f->ffn_cols);
+}
+
+static void feed_forward(const struct worker *w, const struct layer_weights *l)
+{
+    struct forward *f = w->f;
+    const struct matrix *inputs[5] = { &l->gate, &l->up, &l->gate_exps, &l->up_exps, &l->router };
+
+    normalise(w, l->ffn_norm, any_int8(f, inputs, 5));
+    team_barrier();
+    f->ffn_cols.width = l->gate.rows;
+    if (l->gate.rows > 0)
+        dense_ffn(w, l);
+    if (l->is_moe) {
+        team_barrier();
+        moe_run(&f->moe, l, f->h_cols.col, f->batch->n, f->fix, w->bad, w->thread, w->n_threads);
+    }
+    team_barrier();
+}
+
+/* ---- The walk ----------------------------------------------------------- */
+
+static void begin_step(const struct worker *w)
+{
+    struct forward *f = w->f;
+    int64_t d = f->hp->d_model;
+
+    memset(w->bad, 0, (size_t)f->batch->n * sizeof *w->bad);
+    for (int64_t t = team_begin(f->batch->n, w->thread, w->n_threads);
+         t < team_end(f->batch->n, w->thread, w->n_threads); t++) {
+        f->batch->tokens[t].bad_layer = 0;
+        weights_embed(f->weights, f->batch->tokens[t].id, f->x + t * d);
+        memset(f->fix + t * d, 0, (size_t)d * sizeof *f->fix);
+        rope_angles(&f->rope, f->batch->tokens[t].pos, f->angles + t * f->hp->d_rope);
+    }
+}
+
+/* Output head for the tokens that want logits.  Their rows are gathered in h_cols. */
+static void output_head(const struct worker *w)
+{
+    struct forward *f = w->f;
+    const struct matrix *out = &f->weights->output;
+    int int8 = matrix_wants_int8(&f->math, out), row = 0;
+    int64_t d = f->hp->d_model, g0, g1;
+
+    for (int t = 0; t < f->batch->n; t++) {
+        if (!f->batch->tokens[t].want_logits)
+            continue;
+        if (row % w->n_threads == w->thread) {
+            f->math.kernels->rms_norm(f->h + t * d, f->x + t * d, f->weights->output_norm, d,
+                                      (float)f->hp->rms_eps);
+            columns_set(&f->h_cols, f->math.kernels, row, f->h + t * d, int8);
+        }
+        row++;
+    }
+    team_barrier();
+    groups_of(w, out, &g0, &g1);
+    if (row > 0)
+        matrix_mul(&f->math, out, 0, g0, g1, f->h_cols.col, row, f->logits, out->rows);
+}
+
+static void step_thread(void *arg, int thread, int n_threads)
+{
+    struct forward *f = arg;
+    struct worker w = { f, thread, n_threads, f->bad + thread * f->attention.max_tokens };
+
+    begin_step(&w);
+    for (int l = 0; l < f->weights->n_layers; l++) {
+        attend(&w, &f->weights->layers[l], l);
+        settle(&w, l + 1);
+        feed_forward(&w, &f->weights->layers[l]);
+        settle(&w, l + 1);
+    }
+    output_head(&w);
+}
+
+void forward_step(struct forward *f, struct batch *b, float *logits)
+{
+    f->batch = b;
+    f->logits = logits;
+    team_run(f->team, step_thread, f);
+}
+
+/* ---- The interface ------------------------------------------------------ */
+
+static enum err_code forward_init(struct forward *f, const struct hparams *hp,
+                                  const struct team *team, const struct forward_options *opt,
+                                  struct err *e)
+{
+    f->hp = hp;
+    f->team = team;
+    f->math = (struct math){ .kernels = opt->kernels, .exact = opt->exact_math };
+    f->attention = (struct attention){ .hp = hp,
+                                       .math = f->math,
+                                       .softmax_scale = rope_softmax_scale(hp),
+                                       .piece = attention_piece(hp, team->n_threads, opt->amb_mib),
+                                       .max_tokens = opt->max_tokens,
+                                       .n_threads = team->n_threads };
+    moe_init(&f->moe, hp, &f->math, opt->router_groups);
+    f->scratch = calloc((size_t)team->n_threads, sizeof *f->scratch);
+    if (!f->scratch)
+        return err_set(e, ERR_NOMEM, "no memory for the threads' scratch");
+    TRY(router_check(hp, e));
+    return rope_init(&f->rope, hp, e);
+}
+
+enum err_code forward_bytes(size_t *bytes, const struct hparams *hp, const struct team *team,
+                            const struct forward_options *opt, struct err *e)
+{
+    struct forward f = { 0 };
+    struct carve count = { 0 };
+    enum err_code rc = forward_init(&f, hp, team, opt, e);
+
+    if (rc == ERR_OK)
+        carve_buffers(&f, &count);
+    free(f.scratch);
+    *bytes = count.used;
+    return rc;
+}
+
+enum err_code forward_create(struct forward **out, const struct hparams *hp,
+                             const struct weights *w, struct cache *cache, const struct team *team,
+                             const struct forward_options *opt, struct err *e)
+{
+    struct forward *f = calloc(1, sizeof *f);
+    size_t bytes;
+    enum err_code rc;
+
+    if (!f)
+        return err_set(e, ERR_NOMEM, "no memory for the forward pass");
+    if ((rc = forward_bytes(&bytes, hp, team, opt, e)) != ERR_OK ||
+        (rc = forward_init(f, hp, team, opt, e)) != ERR_OK ||
+        (rc = arena_map(&f->arena, bytes, "activations", e)) != ERR_OK)
+        goto out;
+    f->weights = w;
+    f->attention.cache = cache;
+    struct carve from = { .base = f->arena.base };
+    carve_buffers(f, &from);
+    *out = f;
+    f = NULL;
+out:
+    forward_free(&f);
+    return rc;
+}
+
+void forward_free(struct forward **f)
+{
+    if (!*f)
+        return;
+    arena_unmap(&(*f)->arena);
+    free((*f)->scratch);
+    free(*f);
+    *f = NULL;
+}

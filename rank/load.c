@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: MIT */
+#include "rank/load.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+
+void load_list_add(struct load_list *l, struct load_job job)
+{
+    if (l->ignore || l->failed)
+        return;
+    if (l->n == l->cap) {
+        int cap = l->cap ? 2 * l->cap : 64;
+        struct load_job *jobs = realloc(l->jobs, (size_t)cap * sizeof *jobs);
+        if (!jobs) {
+            l->failed = 1;
+            return;
+        }
+        l->jobs = jobs;
+        l->cap = cap;
+    }
+    l->jobs[l->n++] = job;
+}
+
+void load_list_free(struct load_list *l)
+{
+    free(l->jobs);
+    *l = (struct load_list){ 0 };
+}
+
+/* ---- Units of work ------------------------------------------------------ */
+
+/* A unit reads at most about this much; it bounds the staging buffer of a thread. */
+enum { UNIT_BYTES = 4 << 20 };
+
+/* Rows or slabs [begin, end) of a job: groups of one slab for a packed matrix, slabs for a
+ * transposed one, rows otherwise. */
+struct unit {
+    const struct load_job *job;
+    int slab;
+    int64_t begin, end;
+};
+
+struct loader {
+    const struct model *model;
+    int check_values;
+    struct unit *units;
+    int64_t n_units;
+    size_t staging_bytes; /* per thread */
+    atomic_llong next;
+    atomic_int failed;
+    struct err *errs; /* [n_threads] */
+    struct progress progress;
+};
+
+static size_t file_row_bytes(const struct gguf_tensor *t)
+{
+    return quant_row_bytes(quant_info[t->type].plain, (size_t)t->dim[0]);
+}
+
+/* How a job is cut: the number of items per slab, of slabs, and of items in a unit. */
+static void job_cut(const struct load_job *job, int64_t *items, int *slabs, int64_t *per_unit)
+{
+    size_t row = file_row_bytes(job->tensor);
+    int64_t rows_per_unit = (int64_t)(UNIT_BYTES / row) + 1;
+
+    *slabs = 1;
+    *per_unit = rows_per_unit;
+    if (job->vector) {
+        *items = 1;
+    } else if (job->rows) {
+        *items = job->tensor->dim[1];
+        *per_unit = (rows_per_unit + PACK_ROWS - 1) / PACK_ROWS * PACK_ROWS;
+    } else if (job->transpose) {
+        *slabs = job->to.n_slabs;
+        *items = 1;
+    } else {
+        *slabs = job->to.n_slabs;
+        *items = job->to.n_groups;
+        *per_unit = (rows_per_unit + PACK_ROWS - 1) / PACK_ROWS;
+    }
+}
+
+/* Staging that one unit of the job needs. */
+static size_t job_staging(const struct load_job *job, int64_t per_unit)
+{
+    size_t row = file_row_bytes(job->tensor);
+
+    if (job->vector || job->rows)
+        return row;
+    if (job->transpose) {
+        size_t cols = (size_t)job->to.cols, values = (size_t)job->to.rows * cols;
+        return arena_round(cols * row) + (values + PACK_ROWS * cols) * sizeof(float);
+    }
+    return (size_t)per_unit * PACK_ROWS * row;
+}
+
+static enum err_code cut_units(struct loader *l, const struct load_list *list, struct err *e)
+{
+    for (int pass = 0; pass < 2; pass++) {
+        int64_t n = 0;
+        for (int j = 0; j < list->n; j++) {
+            int64_t items, per_unit;
+            int slabs;
+            job_cut(&list->jobs[j], &items, &slabs, &per_unit);
+            size_t staging = job_staging(&list->jobs[j], per_unit);
+            if (staging > l->staging_bytes)
+                l->staging_bytes = staging;
+            for (int s = 0; s < slabs; s++)
+                for (int64_t i = 0; i < items; i += per_unit, n++)
+                    if (pass)
+                        l->units[n] = (struct unit){ &list->jobs[j], s, i,
+                                                     i + per_unit < items ? i + per_unit : items };
+        }
+        l->n_units = n;
+        if (!pass && !(l->units = calloc((size_t)n + 1, sizeof *l->units)))
+            return err_set(e, ERR_NOMEM, "no memory for the load list");
+    }
+    return ERR_OK;
+}
+
+/* ---- One unit ----------------------------------------------------------- */
+
+static enum err_code load_packed(const struct loader *l, const struct unit *u, uint8_t *staging,
+                                 struct err *e)
+{
+    const struct matrix *to = &u->job->to;
+    size_t row = file_row_bytes(u->job->tensor);
+    int64_t first = u->begin * PACK_ROWS;
+    int64_t end = u->end * PACK_ROWS < to->rows ? u->end * PACK_ROWS : to->rows;
+    int64_t from = u->slab * u->job->src_stride + u->job->src_first + first;
+
+    TRY(model_read_rows(l->model, u->job->tensor, from, end - first, l->check_values, staging, e));
+    for (int64_t g = u->begin; g < u->end; g++) {
+        int64_t r = g * PACK_ROWS;
+        int n = end - r < PACK_ROWS ? (int)(end - r) : PACK_ROWS;
+        pack_group(to->type, staging + (size_t)(r - first) * row, row, n, to->cols,
+                   (uint8_t *)(uintptr_t)matrix_group(to, u->slab, g));
+    }
+    return ERR_OK;
+}
+
+static void store_float(enum quant type, uint8_t *row, int64_t i, float v)
+{
+    if (type == QUANT_F32)
+        ((float *)(void *)row)[i] = v;
+    else
+        ((uint16_t *)(void *)row)[i] = type == QUANT_F16 ? half_from_float(v) : bf16_from_float(v);
+}
+
+/* One head: to.cols rows of the file become the columns of to.rows rows.
+ * staging: the file's rows, the same as f32, and one group of finished rows. */
+static enum err_code load_transposed(const struct loader *l, const struct unit *u, uint8_t *staging,
+                                     struct err *e)
+{
+    const struct matrix *to = &u->job->to;
+    enum quant from_type = quant_info[u->job->tensor->type].plain;
+    size_t in_row = file_row_bytes(u->job->tensor);
+    size_t out_row = quant_row_bytes(to->type, (size_t)to->cols);
+    float *values = (float *)(void *)(staging + arena_round((size_t)to->cols * in_row));
+    uint8_t *rows = (uint8_t *)(values + to->rows * to->cols);
+    int64_t from = u->slab * u->job->src_stride + u->job->src_first;
+
+    TRY(model_read_rows(l->model, u->job->tensor, from, to->cols, l->check_values, staging, e));
+    for (int64_t i = 0; i < to->cols; i++)
+        quant_dequantize_row(from_type, staging + (size_t)i * in_row, to->rows,
+                             values + i * to->rows);
+    for (int64_t g = 0; g < to->n_groups; g++) {
+        int n = 0;
+        for (int64_t r = g * PACK_ROWS; r < to->rows && n < PACK_ROWS; r++, n++)
+            for (int64_t i = 0; i < to->cols; i++)
+                store_float(to->type, rows + (size_t)n * out_row, i, values[i * to->rows + r]);
+        pack_group(to->type, rows, out_row, n, to->cols,
+                   (uint8_t *)(uintptr_t)matrix_group(to, u->slab, g));
+    }
+    return ERR_OK;
+}
+
+static enum err_code load_unit(const struct loader *l, const struct unit *u, uint8_t *staging,
+                               struct err *e)
+{
+    const struct load_job *job = u->job;
+
+    if (job->vector)
+        return model_read_floats(l->model, job->tensor, job->vector, e);
+    if (job->rows)
+        return model_read_rows(l->model, job->tensor, u->begin, u->end - u->begin, l->check_values,
+                               job->rows + (size_t)u->begin * file_row_bytes(job->tensor), e);
+    if (job->transpose)
+        return load_transposed(l, u, staging, e);
+    return load_packed(l, u, staging, e);
+}
+
+static void load_thread(void *arg, int thread, int n_threads)
+{
+    struct loader *l = arg;
+    struct err *e = &l->errs[thread];
+    uint8_t *staging = aligned_alloc(ARENA_ALIGN, arena_round(l->staging_bytes) + ARENA_ALIGN);
+
+    (void)n_threads;
+    if (!staging) {
+        err_set(e, ERR_NOMEM, "no memory for %zu bytes of staging", l->staging_bytes);
+        atomic_store(&l->failed, 1);
+    }
+    while (staging && !atomic_load(&l->failed)) {
+        int64_t i = atomic_fetch_add(&l->next, 1);
+        if (i >= l->n_units)
+            break;
+        if (load_unit(l, &l->units[i], staging, e) != ERR_OK)
+            atomic_store(&l->failed, 1);
+        if (thread == 0)
+            progress_update(&l->progress, i);
+    }
+    free(staging);
+}
+
+enum err_code load_run(const struct load_list *list, const struct model *m, const struct team *team,
+                       int check_values, struct err *e)
+{
+    struct loader l = { .model = m, .check_values = check_values };
+    enum err_code rc;
+
+    if (list->failed)
+        return err_set(e, ERR_NOMEM, "no memory for the load list");
+    if ((rc = cut_units(&l, list, e)) != ERR_OK)
+        goto out;
+    l.errs = calloc((size_t)team->n_threads, sizeof *l.errs);
+    if (!l.errs) {
+        rc = err_set(e, ERR_NOMEM, "no memory for the load list");
+        goto out;
+    }
+    progress_start(&l.progress, "loading", l.n_units);
+    team_run(team, load_thread, &l);
+    progress_end(&l.progress);
+    for (int t = 0; t < team->n_threads && rc == ERR_OK; t++)
+        if (l.errs[t].code != ERR_OK)
+            rc = err_set(e, l.errs[t].code, "%s", l.errs[t].msg);
+out:
+    free(l.errs);
+    free(l.units);
+    return rc;
+}
