@@ -10,8 +10,8 @@ enum err_code arena_map(struct arena *a, size_t size, const char *what, struct e
         return ERR_OK;
     void *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (p == MAP_FAILED)
-        return err_set(e, ERR_NOMEM, "no memory for %zu bytes of %s; free some or use a smaller one",
-                       size, what);
+        return err_set(e, ERR_NOMEM,
+                       "no memory for %zu bytes of %s; free some or use a smaller one", size, what);
     madvise(p, size, MADV_HUGEPAGE); /* a refusal only costs speed */
     a->base = p;
     a->size = size;

@@ -10,7 +10,7 @@
 #include <string.h>
 
 enum {
-    CHUNK = 512,       /* grid of a prompt's forms                       */
+    CHUNK = 512,        /* grid of a prompt's forms                       */
     ABSORBED_ROWS = 64, /* queries per pass over the cache, at least       */
     MAX_PIECE = 512,
 };
@@ -285,9 +285,9 @@ static void expand_piece(const struct attention *a, int layer, int seq, int64_t 
     matrix_mul(&a->math, &w_v, 0, 0, w_v.n_groups, s->piece_cols, (int)n, s->values, hp->d_v);
 }
 
-static void expanded_head(const struct attention *a, const struct layer_weights *w, int layer, int h,
-                          const struct batch *b, struct run run, const float *q, int64_t q_stride,
-                          float *o, int64_t o_stride, struct attention_scratch *s)
+static void expanded_head(const struct attention *a, const struct layer_weights *w, int layer,
+                          int h, const struct batch *b, struct run run, const float *q,
+                          int64_t q_stride, float *o, int64_t o_stride, struct attention_scratch *s)
 {
     const struct hparams *hp = a->hp;
     const struct batch_token *tokens = b->tokens + run.first;
@@ -306,13 +306,13 @@ static void expanded_head(const struct attention *a, const struct layer_weights 
                                     q_stride, run.n, s->keys + i * hp->d_nope, hp->d_nope,
                                     s->latent + i * width + hp->kv_lora_rank, width, n, hp->d_nope,
                                     hp->d_rope, a->softmax_scale);
-            fold_block(a, &s->fold, tokens, run.n, 1, at + i, n, s->scores,
-                       s->values + i * hp->d_v, hp->d_v);
+            fold_block(a, &s->fold, tokens, run.n, 1, at + i, n, s->scores, s->values + i * hp->d_v,
+                       hp->d_v);
         }
     }
     for (int t = 0; t < run.n; t++)
-        memcpy(o + (run.first + t) * o_stride + h * hp->d_v,
-               fold_end(a->math.kernels, &s->fold, t), (size_t)hp->d_v * sizeof(float));
+        memcpy(o + (run.first + t) * o_stride + h * hp->d_v, fold_end(a->math.kernels, &s->fold, t),
+               (size_t)hp->d_v * sizeof(float));
 }
 
 /* ---- One layer ---------------------------------------------------------- */
@@ -324,10 +324,9 @@ static struct run next_run(const struct batch *b, int first)
 
     while (end < b->n && t[end].seq == t[first].seq && t[end].form == t[first].form)
         end++;
-    return (struct run){ .first = first,
-                         .n = end - first,
-                         .seq = t[first].seq,
-                         .last_pos = t[end - 1].pos };
+    return (struct run){
+        .first = first, .n = end - first, .seq = t[first].seq, .last_pos = t[end - 1].pos
+    };
 }
 
 void attention_run(const struct attention *a, const struct layer_weights *w, int layer,

@@ -34,7 +34,7 @@ struct attention {
 
 /* Folding state of several query rows: softmax maximum and sum, weighted values. */
 struct fold {
-    float *o, *joined_o;                      /* [rows][width] */
+    float *o, *joined_o;                        /* [rows][width] */
     float *max, *sum, *joined_max, *joined_sum; /* [rows]      */
     int64_t width;
 };
@@ -50,7 +50,7 @@ struct attention_scratch {
     float *w_k, *w_v;          /* one head's expanding matrices, x16 f32  */
     float *row;                /* [max(d_c, d_nope)] and its packed bytes */
     uint8_t *row_bytes;
-    struct columns nope, latents;   /* inputs of k_b and v_b              */
+    struct columns nope, latents;  /* inputs of k_b and v_b              */
     struct cpu_column *piece_cols; /* [piece]                            */
 };
 

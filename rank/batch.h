@@ -21,7 +21,7 @@ struct batch_token {
     int seq;
     int64_t pos;
     enum mla_form form;
-    int produced;     /* sampled, not of the prompt: decides the order of sums */
+    int produced; /* sampled, not of the prompt: decides the order of sums */
     int want_logits;
     int32_t bad_layer; /* result: 1 + the layer in which a sum was not a number or out of
                           range (the last + 1: in the output), 0 if all was well */

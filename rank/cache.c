@@ -23,10 +23,10 @@ static const struct {
     const char *name;
     size_t value_bytes; /* per value, scales apart */
 } types[] = {
-    [CACHE_F16] = { "f16", 2 },
-    [CACHE_BF16] = { "bf16", 2 },
-    [CACHE_F32] = { "f32", 4 },
-    [CACHE_Q8_0] = { "q8_0", 1 },
+    [CACHE_F16] = {"f16",   2},
+    [CACHE_BF16] = { "bf16", 2},
+    [CACHE_F32] = { "f32",  4},
+    [CACHE_Q8_0] = { "q8_0", 1},
 };
 
 int cache_type_by_name(const char *name)
@@ -147,7 +147,8 @@ int64_t cache_free_positions(const struct cache *c)
 static uint8_t *row_at(const struct cache *c, int layer, int seq, int64_t pos)
 {
     size_t page = (size_t)c->seqs[seq].pages[pos / CACHE_PAGE];
-    size_t row = ((size_t)layer * (size_t)c->n_pages + page) * CACHE_PAGE + (size_t)(pos % CACHE_PAGE);
+    size_t row =
+        ((size_t)layer * (size_t)c->n_pages + page) * CACHE_PAGE + (size_t)(pos % CACHE_PAGE);
 
     return c->pool.base + row * c->row_bytes;
 }
@@ -196,8 +197,8 @@ void cache_write(struct cache *c, const struct cpu_kernels *k, int layer, int se
     store(k, c->shape.type, rope, c->shape.d_rope, n, width, row);
 }
 
-static void load(const struct cpu_kernels *k, enum cache_type type, const uint8_t *row, int64_t width,
-                 float *out)
+static void load(const struct cpu_kernels *k, enum cache_type type, const uint8_t *row,
+                 int64_t width, float *out)
 {
     const uint16_t *words = (const uint16_t *)(const void *)row;
     const uint16_t *scales = (const uint16_t *)(const void *)(row + width);
@@ -223,8 +224,8 @@ static void load(const struct cpu_kernels *k, enum cache_type type, const uint8_
     }
 }
 
-void cache_read(const struct cache *c, const struct cpu_kernels *k, int layer, int seq, int64_t page,
-                int n, float *rows)
+void cache_read(const struct cache *c, const struct cpu_kernels *k, int layer, int seq,
+                int64_t page, int n, float *rows)
 {
     int64_t width = c->shape.d_latent + c->shape.d_rope;
     const uint8_t *row = row_at(c, layer, seq, page * CACHE_PAGE);

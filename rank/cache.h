@@ -63,7 +63,7 @@ void cache_write(struct cache *c, const struct cpu_kernels *k, int layer, int se
 
 /* Reads the rows of page `page` (positions 64*page .. +n-1) of a sequence as
  * [n][d_latent + d_rope] f32. */
-void cache_read(const struct cache *c, const struct cpu_kernels *k, int layer, int seq, int64_t page,
-                int n, float *rows);
+void cache_read(const struct cache *c, const struct cpu_kernels *k, int layer, int seq,
+                int64_t page, int n, float *rows);
 
 #endif

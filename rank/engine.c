@@ -43,10 +43,9 @@ static const int64_t reserve_bytes = 256LL << 20;
 
 static struct cache_shape shape_of_cache(const struct hparams *hp, enum cache_type type)
 {
-    return (struct cache_shape){ .n_layers = hp->n_layers,
-                                 .d_latent = hp->kv_lora_rank,
-                                 .d_rope = hp->d_rope,
-                                 .type = type };
+    return (struct cache_shape){
+        .n_layers = hp->n_layers, .d_latent = hp->kv_lora_rank, .d_rope = hp->d_rope, .type = type
+    };
 }
 
 static enum err_code pick_kernels(const struct cpu_kernels **k, const char *isa, struct err *e)
@@ -74,17 +73,18 @@ static enum err_code fit_context(struct engine_memory *mem, const struct model *
 {
     struct cache_shape shape = shape_of_cache(&m->hp, o->cache_type);
     int64_t page = (int64_t)cache_page_bytes(&shape);
-    int64_t left = sysmem_available() - reserve_bytes - (int64_t)mem->weights -
-                   (int64_t)mem->activations;
+    int64_t left =
+        sysmem_available() - reserve_bytes - (int64_t)mem->weights - (int64_t)mem->activations;
     int64_t fitting = left > 0 ? left / page * CACHE_PAGE : 0;
     int64_t wanted = o->n_context > 0 ? o->n_context : m->hp.context_length * o->n_sequences;
 
     if (left < page)
-        return err_set(e, ERR_NOFIT,
-                       "the model does not fit: weights take %.2f GB and activations %.2f GB, %.2f GB "
-                       "too much for this machine; use a smaller quantisation",
-                       1e-9 * (double)mem->weights, 1e-9 * (double)mem->activations,
-                       1e-9 * (double)(page - left));
+        return err_set(
+            e, ERR_NOFIT,
+            "the model does not fit: weights take %.2f GB and activations %.2f GB, %.2f GB "
+            "too much for this machine; use a smaller quantisation",
+            1e-9 * (double)mem->weights, 1e-9 * (double)mem->activations,
+            1e-9 * (double)(page - left));
     if (wanted > fitting && o->n_context > 0)
         return err_set(e, ERR_NOFIT,
                        "a context of %lld positions does not fit beside %.2f GB of weights: use -c "
@@ -141,8 +141,7 @@ enum err_code engine_create(struct engine **out, const struct model *m,
     eng->opt = *o;
     team_init(&eng->team, o->n_threads);
     if ((rc = pick_kernels(&eng->kernels, o->cpu_isa, e)) != ERR_OK ||
-        (rc = engine_plan(&eng->memory, m, o, e)) != ERR_OK ||
-        (rc = engine_load(eng, e)) != ERR_OK)
+        (rc = engine_plan(&eng->memory, m, o, e)) != ERR_OK || (rc = engine_load(eng, e)) != ERR_OK)
         goto out;
     *out = eng;
     eng = NULL;
@@ -249,7 +248,8 @@ static enum err_code grow_logits(struct engine *e, int n, struct err *err)
         return ERR_OK;
     float *grown = realloc(e->logits, (size_t)n * (size_t)e->model->hp.n_vocab * sizeof *grown);
     if (!grown)
-        return err_set(err, ERR_NOMEM, "no memory for the logits of %d tokens; use a smaller -ub", n);
+        return err_set(err, ERR_NOMEM, "no memory for the logits of %d tokens; use a smaller -ub",
+                       n);
     e->logits = grown;
     e->n_logits = n;
     return ERR_OK;
@@ -277,9 +277,8 @@ enum err_code engine_feed(struct engine *e, int seq, const int32_t *tokens, int6
         for (; b.n < e->opt.max_batch && done + b.n < n; b.n++) {
             int last = done + b.n == n - 1;
             int wants = want == ENGINE_ALL || (want == ENGINE_LAST && last);
-            b.tokens[b.n] = (struct batch_token){ .id = tokens[done + b.n],
-                                                  .seq = seq,
-                                                  .want_logits = wants };
+            b.tokens[b.n] =
+                (struct batch_token){ .id = tokens[done + b.n], .seq = seq, .want_logits = wants };
             rows += wants;
         }
         TRY(grow_logits(e, rows, err));

@@ -21,18 +21,18 @@
 struct engine;
 
 struct engine_options {
-    int n_threads;        /* -t; 0: the cores this process may use            */
-    const char *cpu_isa;  /* --cpu-isa; NULL: the best of this machine        */
-    int exact_math;       /* float activations and no int8                    */
-    int mla;              /* -mla 0..3                                        */
-    int amb_mib;          /* -amb                                             */
+    int n_threads;              /* -t; 0: the cores this process may use            */
+    const char *cpu_isa;        /* --cpu-isa; NULL: the best of this machine        */
+    int exact_math;             /* float activations and no int8                    */
+    int mla;                    /* -mla 0..3                                        */
+    int amb_mib;                /* -amb                                             */
     enum cache_type cache_type; /* -ctk                                       */
-    int64_t n_context;    /* -c, positions of all sequences together; 0: what fits, at most the
-                             model's context * n_sequences                    */
-    int n_sequences;      /* -np                                              */
-    int max_batch;        /* -ub, tokens of a step                            */
-    int router_groups;    /* 0: --router-groups off                           */
-    int check_tensors;    /* --check-tensors                                  */
+    int64_t n_context; /* -c, positions of all sequences together; 0: what fits, at most the
+                          model's context * n_sequences                    */
+    int n_sequences;   /* -np                                              */
+    int max_batch;     /* -ub, tokens of a step                            */
+    int router_groups; /* 0: --router-groups off                           */
+    int check_tensors; /* --check-tensors                                  */
 };
 
 /* The defaults of the command line. */
@@ -57,15 +57,16 @@ enum err_code engine_create(struct engine **out, const struct model *m,
 void engine_free(struct engine **e);
 
 const struct engine_memory *engine_memory_used(const struct engine *e);
-int64_t engine_context(const struct engine *e);      /* positions of the cache           */
-const char *engine_isa(const struct engine *e);      /* "avx2", ...                      */
+int64_t engine_context(const struct engine *e); /* positions of the cache           */
+const char *engine_isa(const struct engine *e); /* "avx2", ...                      */
 int engine_threads(const struct engine *e);
 
 /* Weight bytes that one token of one sequence reads when decoded alone: every matrix it meets, of
  * the experts those it uses.  The floor of decode time is this over the read bandwidth. */
 size_t engine_active_bytes(const struct engine *e);
 
-/* Starts sequence `seq` (0 .. n_sequences - 1) anew; the first n_prompt tokens fed are its prompt. */
+/* Starts sequence `seq` (0 .. n_sequences - 1) anew; the first n_prompt tokens fed are its prompt.
+ */
 void engine_begin(struct engine *e, int seq, int64_t n_prompt);
 
 /* Tokens fed so far. */
@@ -78,16 +79,16 @@ typedef void engine_logits_fn(void *arg, int64_t pos, const float *logits);
 
 /* Evaluates the next n tokens of one sequence and reports the wanted logits in order.
  * Errors: ERR_FULL, the cache has no room (message says how much was wanted; nothing was fed);
- * ERR_USAGE, a token id outside the vocabulary; ERR_NUMERIC, a sum was not a number or out of range:
- * names layer and position, the sequence must be begun anew; ERR_NOMEM. */
+ * ERR_USAGE, a token id outside the vocabulary; ERR_NUMERIC, a sum was not a number or out of
+ * range: names layer and position, the sequence must be begun anew; ERR_NOMEM. */
 enum err_code engine_feed(struct engine *e, int seq, const int32_t *tokens, int64_t n,
                           enum engine_want want, engine_logits_fn *on_logits, void *arg,
                           struct err *err);
 
 /* One step of any mix of sequences: fills in each token's pos, form and produced from its seq and
  * the order of the list, runs it, and advances the sequences.  logits: [tokens that want
- * them][n_vocab].  b->n is at most max_batch.  Errors: as engine_feed, but numeric failures only set
- * bad_layer of their tokens. */
+ * them][n_vocab].  b->n is at most max_batch.  Errors: as engine_feed, but numeric failures only
+ * set bad_layer of their tokens. */
 enum err_code engine_step(struct engine *e, struct batch *b, float *logits, struct err *err);
 
 #endif

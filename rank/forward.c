@@ -24,15 +24,15 @@ struct forward {
     struct arena arena;
 
     /* Activations; n is max_tokens. */
-    float *x;       /* [n][d_model]  the residual stream                          */
-    float *h;       /* [n][d_model]  its normalised copy                          */
-    int64_t *fix;   /* [n][d_model]  sums on their way to x                       */
-    int64_t *bad;   /* [n_threads][n] partial sums that were out of range         */
-    float *angles;  /* [n][d_rope]   cosines and sines of the positions           */
-    float *query_a; /* [n][q_lora]                                                */
-    float *query;   /* [n][H * (d_nope + d_rope)]                                 */
-    float *kv;      /* [n][d_c + d_rope]                                          */
-    float *heads;   /* [n][H * d_v]  output of attention                          */
+    float *x;         /* [n][d_model]  the residual stream                          */
+    float *h;         /* [n][d_model]  its normalised copy                          */
+    int64_t *fix;     /* [n][d_model]  sums on their way to x                       */
+    int64_t *bad;     /* [n_threads][n] partial sums that were out of range         */
+    float *angles;    /* [n][d_rope]   cosines and sines of the positions           */
+    float *query_a;   /* [n][q_lora]                                                */
+    float *query;     /* [n][H * (d_nope + d_rope)]                                 */
+    float *kv;        /* [n][d_c + d_rope]                                          */
+    float *heads;     /* [n][H * d_v]  output of attention                          */
     float *gate, *up; /* [n][ffn]    dense or shared FFN                          */
     struct columns h_cols, query_a_cols, heads_cols, ffn_cols;
 

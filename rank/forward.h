@@ -38,5 +38,4 @@ void forward_free(struct forward **f);
  * Each token's bad_layer is set. */
 void forward_step(struct forward *f, struct batch *b, float *logits);
 
-
 #endif

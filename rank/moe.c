@@ -71,7 +71,8 @@ static void gate_and_up(struct moe *m, const struct layer_weights *l, int thread
         int32_t p = m->first[e], n = m->first[e + 1] - p;
         if (n == 0)
             continue;
-        matrix_mul(m->math, &l->gate_exps, e, g0, g1, m->pair_in + p, n, m->gate + p * width, width);
+        matrix_mul(m->math, &l->gate_exps, e, g0, g1, m->pair_in + p, n, m->gate + p * width,
+                   width);
         matrix_mul(m->math, &l->up_exps, e, g0, g1, m->pair_in + p, n, m->up + p * width, width);
     }
 }
@@ -89,8 +90,8 @@ static void activate(struct moe *m, const struct layer_weights *l, int n_pairs, 
     }
 }
 
-static void down(struct moe *m, const struct layer_weights *l, int64_t *fix, int64_t *bad, int thread,
-                 int n_threads)
+static void down(struct moe *m, const struct layer_weights *l, int64_t *fix, int64_t *bad,
+                 int thread, int n_threads)
 {
     int64_t groups = l->down_exps.n_groups;
     int64_t g0 = team_begin(groups, thread, n_threads), g1 = team_end(groups, thread, n_threads);

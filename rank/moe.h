@@ -21,17 +21,17 @@ struct moe {
     int groups; /* group routing on */
 
     /* n is the most tokens of a step, k the experts of a token. */
-    float *logits;  /* [n][n_experts]                     */
-    float *scratch; /* [n][2 * n_experts]                 */
+    float *logits;   /* [n][n_experts]                     */
+    float *scratch;  /* [n][2 * n_experts]                 */
     int32_t *chosen; /* [n][k]                            */
     float *weights;  /* [n][k]                            */
 
-    int32_t *first;       /* [n_experts + 1] first pair of each expert       */
-    int32_t *pair_token;  /* [n * k]                                         */
-    float *pair_weight;   /* [n * k]                                         */
+    int32_t *first;             /* [n_experts + 1] first pair of each expert       */
+    int32_t *pair_token;        /* [n * k]                                         */
+    float *pair_weight;         /* [n * k]                                         */
     struct cpu_column *pair_in; /* [n * k] the token's columns                */
-    float *gate, *up;     /* [n * k][d_expert]                               */
-    struct columns mid;   /* [n * k] inputs of down                          */
+    float *gate, *up;           /* [n * k][d_expert]                               */
+    struct columns mid;         /* [n * k] inputs of down                          */
 };
 
 void moe_init(struct moe *m, const struct hparams *hp, const struct math *math, int groups);

@@ -7,8 +7,9 @@
 enum err_code router_check(const struct hparams *hp, struct err *e)
 {
     if (hp->n_experts > ROUTER_MAX_EXPERTS || hp->n_experts_used > ROUTER_MAX_USED)
-        return err_set(e, ERR_UNSUPPORTED, "%d experts with %d used: at most %d with %d are supported",
-                       hp->n_experts, hp->n_experts_used, ROUTER_MAX_EXPERTS, ROUTER_MAX_USED);
+        return err_set(e, ERR_UNSUPPORTED,
+                       "%d experts with %d used: at most %d with %d are supported", hp->n_experts,
+                       hp->n_experts_used, ROUTER_MAX_EXPERTS, ROUTER_MAX_USED);
     return ERR_OK;
 }
 
@@ -65,8 +66,8 @@ static void drop_groups(const struct hparams *hp, float *sel)
             sel[g * size + i] = -INFINITY;
 }
 
-static void probabilities(const struct hparams *hp, const struct cpu_kernels *k, const float *logits,
-                          float *p)
+static void probabilities(const struct hparams *hp, const struct cpu_kernels *k,
+                          const float *logits, float *p)
 {
     int n = hp->n_experts;
 

@@ -61,16 +61,13 @@ static void lay_out_kv(struct carve *c, struct load_list *jobs, struct layer_wei
 
     matrix_init(&w->k_b, transposed_type(plain), hp->kv_lora_rank, hp->d_nope, hp->n_heads);
     take_matrix(c, &w->k_b);
-    load_list_add(jobs, (struct load_job){ .tensor = kv_b,
-                                           .to = w->k_b,
-                                           .src_stride = stride,
-                                           .transpose = 1 });
+    load_list_add(jobs, (struct load_job){
+                            .tensor = kv_b, .to = w->k_b, .src_stride = stride, .transpose = 1 });
     matrix_init(&w->v_b, plain, hp->d_v, hp->kv_lora_rank, hp->n_heads);
     take_matrix(c, &w->v_b);
-    load_list_add(jobs, (struct load_job){ .tensor = kv_b,
-                                           .to = w->v_b,
-                                           .src_stride = stride,
-                                           .src_first = hp->d_nope });
+    load_list_add(
+        jobs, (struct load_job){
+                  .tensor = kv_b, .to = w->v_b, .src_stride = stride, .src_first = hp->d_nope });
 }
 
 static void lay_out_experts(struct carve *c, struct load_list *jobs, struct layer_weights *w,
@@ -90,9 +87,8 @@ static void lay_out_experts(struct carve *c, struct load_list *jobs, struct laye
         w->up_exps = w->gate_exps;
         take_matrix(c, &w->gate_exps);
         take_matrix(c, &w->up_exps);
-        load_list_add(jobs, (struct load_job){ .tensor = merged,
-                                               .to = w->gate_exps,
-                                               .src_stride = 2 * width });
+        load_list_add(jobs, (struct load_job){
+                                .tensor = merged, .to = w->gate_exps, .src_stride = 2 * width });
         load_list_add(jobs, (struct load_job){ .tensor = merged,
                                                .to = w->up_exps,
                                                .src_stride = 2 * width,
@@ -116,7 +112,8 @@ static void lay_out_layer(struct carve *c, struct load_list *jobs, struct layer_
     w->ffn_norm = lay_out_vector(c, jobs, model_tensor(m, layer, ROLE_FFN_NORM));
     w->q_a_norm = lay_out_vector(c, jobs, model_tensor(m, layer, ROLE_ATTN_Q_A_NORM));
     lay_out(c, jobs, &w->q_a, q_a, hp->q_lora_rank, 1);
-    lay_out(c, jobs, &w->q_b, model_tensor(m, layer, q_a ? ROLE_ATTN_Q_B : ROLE_ATTN_Q), q_width, 1);
+    lay_out(c, jobs, &w->q_b, model_tensor(m, layer, q_a ? ROLE_ATTN_Q_B : ROLE_ATTN_Q), q_width,
+            1);
     lay_out(c, jobs, &w->kv_a, model_tensor(m, layer, ROLE_ATTN_KV_A),
             hp->kv_lora_rank + hp->d_rope, 1);
     lay_out_kv(c, jobs, w, m, layer);
@@ -237,8 +234,9 @@ size_t weights_active_bytes(const struct weights *w, int n_used)
 
     for (int l = 0; l < w->n_layers; l++) {
         const struct layer_weights *lw = &w->layers[l];
-        const struct matrix *all[] = { &lw->q_a, &lw->q_b, &lw->kv_a, &lw->k_b,  &lw->v_b,
-                                       &lw->attn_output, &lw->gate, &lw->up, &lw->down, &lw->router };
+        const struct matrix *all[] = { &lw->q_a,  &lw->q_b,         &lw->kv_a, &lw->k_b,
+                                       &lw->v_b,  &lw->attn_output, &lw->gate, &lw->up,
+                                       &lw->down, &lw->router };
         const struct matrix *experts[] = { &lw->gate_exps, &lw->up_exps, &lw->down_exps };
         for (size_t i = 0; i < sizeof all / sizeof *all; i++)
             bytes += matrix_bytes(all[i]);

@@ -27,7 +27,7 @@ struct layer_weights {
     int is_moe;
     struct matrix gate, up, down; /* dense FFN, or the shared expert; rows 0: none */
     struct matrix router;
-    float *router_bias; /* NULL: none */
+    float *router_bias;                          /* NULL: none */
     struct matrix gate_exps, up_exps, down_exps; /* a slab per expert */
 };
 
