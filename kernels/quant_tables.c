@@ -21,3 +21,35 @@ const int8_t quant_values5[64] = {
 const int8_t quant_values6[128] = {
 #include "kernels/quant_tables/iq6nl_values.inc"
 };
+
+const float quant_cubic6[64] = {
+#include "kernels/quant_tables/iq6k_cubic.inc"
+};
+
+const int8_t quant_pairs2[64] = {
+#include "kernels/quant_tables/iq2kl_values.inc"
+};
+
+const uint16_t quant_grid_iq1s[2048] = {
+#include "kernels/quant_tables/iq1s_grid.inc"
+};
+
+const uint16_t quant_grid_iq2xxs[256] = {
+#include "kernels/quant_tables/iq2xxs_grid.inc"
+};
+
+const uint16_t quant_grid_iq2xs[512] = {
+#include "kernels/quant_tables/iq2xs_grid.inc"
+};
+
+const uint16_t quant_grid_iq2s[1024] = {
+#include "kernels/quant_tables/iq2s_grid.inc"
+};
+
+const uint16_t quant_grid_iq3xxs[256] = {
+#include "kernels/quant_tables/iq3xxs_grid.inc"
+};
+
+const uint16_t quant_grid_iq3s[512] = {
+#include "kernels/quant_tables/iq3s_grid.inc"
+};

@@ -107,6 +107,10 @@ void quant_dequantize_row(enum quant t, const uint8_t *row, int64_t n, float *ou
         return;
     }
     for (int64_t k = 0; k < n; k += info->values, block += info->bytes) {
+        if (t == QUANT_IQ6_K) {
+            dequantize_iq6_k(block, out + k);
+            continue;
+        }
         info->decode(row, block, ints);
         for (uint32_t b = 0; b < info->values / 32; b++)
             ints_to_floats(&ints[b], info->program, out + k + 32 * b);
