@@ -37,12 +37,16 @@ enum err_code tokenizer_open(struct tokenizer **out, const struct gguf *g, struc
 void tokenizer_close(struct tokenizer **t);
 
 enum tokenize_flags {
-    TOKENIZE_BOS = 1,     /* BOS in front, if the file asks for it (add_bos_token) */
-    TOKENIZE_SPECIAL = 2, /* control tokens in the text become their ids           */
+    TOKENIZE_BOS = 1,     /* BOS in front, if the file asks for it (add_bos_token)      */
+    TOKENIZE_SPECIAL = 2, /* control tokens in the text become their ids; a text that
+                             begins with BOS then gets no second one                    */
+    TOKENIZE_LITERAL = 4, /* for what people write in a chat: markers, <|...|> and
+                             <｜...｜>, stay text though the file calls them user-defined */
 };
 
-/* Appends the ids of text[n].  Without TOKENIZE_SPECIAL only user-defined tokens are
- * recognised in the text, never control tokens.  Errors: ERR_NOMEM. */
+/* Appends the ids of text[n].  User-defined tokens in the text are always recognised but for
+ * TOKENIZE_LITERAL, control tokens only with TOKENIZE_SPECIAL.  Bytes that the vocabulary
+ * has no token for are left out.  Errors: ERR_NOMEM. */
 enum err_code tokenizer_encode(const struct tokenizer *t, const char *text, size_t n, unsigned flags,
                                struct token_list *out, struct err *e);
 
