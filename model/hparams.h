@@ -35,24 +35,24 @@ struct hparams {
     int64_t d_nope, d_rope, d_v;
     double rms_eps;
 
-    int n_dense;          /* leading blocks with a dense FFN                     */
-    int64_t d_ffn;        /* width of the dense FFN                              */
+    int n_dense;   /* leading blocks with a dense FFN                     */
+    int64_t d_ffn; /* width of the dense FFN                              */
     int n_experts, n_experts_used;
     int64_t d_expert;     /* width of one expert                                 */
     int n_shared_experts; /* merged into one FFN of n_shared_experts * d_expert  */
     enum router_gating gating;
-    int weights_norm;     /* divide the chosen weights by their sum              */
-    double weights_scale; /* 1: none                                             */
+    int weights_norm;            /* divide the chosen weights by their sum              */
+    double weights_scale;        /* 1: none                                             */
     int n_groups, n_groups_used; /* 1/1: no group routing                        */
-    int group_score_max;  /* score of a group: its maximum (V2), not the two largest (V3) */
+    int group_score_max;         /* score of a group: its maximum (V2), not the two largest (V3) */
 
     double rope_theta;
-    int rope_yarn;           /* 1: the yarn_* below apply                        */
-    double rope_factor;      /* s of yarn or linear scaling; 1: none             */
-    int64_t yarn_context;    /* original context, positions                      */
+    int rope_yarn;        /* 1: the yarn_* below apply                        */
+    double rope_factor;   /* s of yarn or linear scaling; 1: none             */
+    int64_t yarn_context; /* original context, positions                      */
     double yarn_beta_fast, yarn_beta_slow;
-    double yarn_log_mul;     /* 0.1 * mscale_all_dim                             */
-    double attn_temp_scale;  /* Mistral query temperature; 0: off                */
+    double yarn_log_mul;    /* 0.1 * mscale_all_dim                             */
+    double attn_temp_scale; /* Mistral query temperature; 0: off                */
     int64_t attn_temp_length;
 
     enum attn_layout layout;
@@ -62,10 +62,10 @@ struct hparams {
 };
 
 struct hparam_note {
-    char key[64];   /* GGUF key without the architecture prefix */
+    char key[64]; /* GGUF key without the architecture prefix */
     char value[64];
     enum hparam_source source;
-    char why[96];   /* for default and derived: from what */
+    char why[96]; /* for default and derived: from what */
 };
 
 /* Fills *hp from an open file.  End with hparams_free.

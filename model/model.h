@@ -38,10 +38,24 @@ void model_close(struct model **m);
 /* The tensor in this role; layer -1 for global ones.  NULL if the layer has none. */
 const struct gguf_tensor *model_tensor(const struct model *m, int layer, enum tensor_role role);
 
-/* Reads a whole tensor, turns interleaved types into plain rows, and checks for NaN and Inf
- * when `check` is set (ERR_FORMAT names tensor and row).  out: quant_row_bytes(plain type,
- * dim[0]) * rows bytes; *type receives the plain type. */
+/* Reads rows [first_row, first_row + n_rows) of a tensor, its dimensions above the first
+ * counted as one, as rows of the plain type quant_info[t->type].plain: interleaved types are
+ * taken apart, which needs first_row and n_rows in whole groups of quant_info[].interleave.
+ * out: n_rows * quant_row_bytes(plain type, dim[0]) bytes.  With `check` every row is searched
+ * for NaN and Inf.  Safe from several threads.
+ * Errors: ERR_IO; ERR_NOMEM; ERR_FORMAT, a value that is not finite: names tensor and row;
+ * ERR_USAGE, rows that the tensor does not have or that cut a group. */
 enum err_code model_read_rows(const struct model *m, const struct gguf_tensor *t, int64_t first_row,
                               int64_t n_rows, int check, uint8_t *out, struct err *e);
+
+/* The same rows as f32: out has n_rows * dim[0] values.  For norms, biases and routers. */
+enum err_code model_read_floats(const struct model *m, const struct gguf_tensor *t,
+                                int64_t first_row, int64_t n_rows, float *out, struct err *e);
+
+/* Rows of a tensor: the product of its dimensions above the first. */
+static inline int64_t tensor_rows(const struct gguf_tensor *t)
+{
+    return t->dim[1] * t->dim[2] * t->dim[3];
+}
 
 #endif

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: MIT */
+/* model/hparams.c - see hparams.h.
+ *
+ * Reading order: architecture; blocks; vocabulary; then hparams_read, which runs the
+ * steps of hparams_reader.h one after the other.
+ */
+#include "model/hparams.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "model/hparams_reader.h"
+
+/* ---- Shared by the steps ------------------------------------------------ */
+
+const struct gguf_tensor *hparams_tensor(const struct hparams_reader *r, int layer,
+                                         const char *name)
+{
+    char full[96];
+
+    (void)snprintf(full, sizeof full, "blk.%d.%s", layer, name);
+    return gguf_tensor_find(r->gguf, full);
+}
+
+enum err_code hparams_misshapen(const struct hparams_reader *r, const struct gguf_tensor *t,
+                                int64_t d0, int64_t d1, const char *because)
+{
+    char expected[48];
+
+    if (d1 == 0)
+        (void)snprintf(expected, sizeof expected, "[%lld]", (long long)d0);
+    else
+        (void)snprintf(expected, sizeof expected, "[%lld, %lld]", (long long)d0, (long long)d1);
+    return err_set(r->err, ERR_FORMAT,
+                   "%s: %s: expected %s by %s, found [%lld, %lld, %lld]; convert it again or "
+                   "correct the key with --override-kv",
+                   r->path, t->name, expected, because, (long long)t->dim[0], (long long)t->dim[1],
+                   (long long)t->dim[2]);
+}
+
+/* ---- Architecture ------------------------------------------------------- */
+
+static const struct {
+    const char *architecture, *models;
+} later[] = {
+#define X(architecture, models) { architecture, models },
+#include "model/architectures.def"
+#undef X
+};
+
+static enum err_code check_architecture(const struct hparams_reader *r)
+{
+    const char *name = gguf_architecture(r->gguf);
+
+    if (strcmp(name, "deepseek2") == 0)
+        return ERR_OK;
+    if (name[0] == '\0')
+        return err_set(r->err, ERR_FORMAT,
+                       "%s: general.architecture: is missing; this is not a "
+                       "model file",
+                       r->path);
+    for (size_t i = 0; i < sizeof later / sizeof later[0]; i++)
+        if (strcmp(name, later[i].architecture) == 0)
+            return err_set(r->err, ERR_UNSUPPORTED,
+                           "%s: architecture %s (%s) is not yet supported; deepseek2 is", r->path,
+                           name, later[i].models);
+    if (gguf_find_arch(r->gguf, settings_key(SETTING_KV_LORA_RANK)))
+        return err_set(r->err, ERR_UNSUPPORTED,
+                       "%s: architecture %.64s has latent attention but is not yet supported; "
+                       "deepseek2 is",
+                       r->path, name);
+    return err_set(r->err, ERR_UNSUPPORTED,
+                   "%s: architecture %.64s is not a model with latent attention (MLA); this "
+                   "program runs deepseek2 files: DeepSeek V2, V3, R1, Kimi-K2, GLM-4.7-Flash",
+                   r->path, name);
+}
+
+/* ---- Blocks ------------------------------------------------------------- */
+
+/* MTP blocks stand at the end and have nextn tensors; the key is only a hint, since
+ * converters write it also where they dropped the blocks. */
+static int count_mtp_blocks(struct hparams_reader *r, int n_blocks)
+{
+    int claimed = (int)settings_int(&r->set, SETTING_NEXTN_PREDICT_LAYERS);
+    int found = 0;
+
+    while (found < n_blocks && hparams_tensor(r, n_blocks - 1 - found, "nextn.eh_proj.weight"))
+        found++;
+    if (settings_has(&r->set, SETTING_NEXTN_PREDICT_LAYERS) && claimed == found)
+        return found;
+    /* counted in block_count, but not in the file at all */
+    if (found == 0 && claimed > 0 && claimed < n_blocks &&
+        !hparams_tensor(r, n_blocks - claimed, "attn_norm.weight"))
+        return claimed;
+    settings_set_int(&r->set, SETTING_NEXTN_PREDICT_LAYERS, found, HPARAM_DERIVED,
+                     found ? "blk.%d has nextn tensors" : "blk.%d has no nextn tensors",
+                     n_blocks - 1);
+    if (found != claimed)
+        log_warn("%s: nextn_predict_layers is %d, but %d blocks at the end have nextn tensors",
+                 r->path, claimed, found);
+    return found;
+}
+
+static enum err_code find_blocks(struct hparams_reader *r)
+{
+    struct hparams *hp = r->hp;
+
+    hp->n_layers_file = (int)settings_int(&r->set, SETTING_BLOCK_COUNT);
+    hp->n_layers = hp->n_layers_file - count_mtp_blocks(r, hp->n_layers_file);
+    if (hp->n_layers < 1)
+        return err_set(r->err, ERR_FORMAT,
+                       "%s: block_count: all %d blocks are for multi-token prediction; this file "
+                       "is an add-on to a model, not a model",
+                       r->path, hp->n_layers_file);
+    hp->context_length = settings_int(&r->set, SETTING_CONTEXT_LENGTH);
+    hp->d_model = settings_int(&r->set, SETTING_EMBEDDING_LENGTH);
+    return ERR_OK;
+}
+
+/* ---- Vocabulary --------------------------------------------------------- */
+
+static enum err_code find_vocabulary(struct hparams_reader *r)
+{
+    const struct gguf_tensor *embd = gguf_tensor_find(r->gguf, "token_embd.weight");
+
+    if (!embd)
+        return err_set(r->err, ERR_FORMAT,
+                       "%s: token_embd.weight: is missing; the file has a vocabulary at most, no "
+                       "weights",
+                       r->path);
+    if (!settings_has(&r->set, SETTING_VOCAB_SIZE))
+        settings_set_int(&r->set, SETTING_VOCAB_SIZE, embd->dim[1], HPARAM_DERIVED,
+                         "missing; rows of token_embd.weight");
+    r->hp->n_vocab = (int)settings_int(&r->set, SETTING_VOCAB_SIZE);
+    if (embd->dim[0] != r->hp->d_model || embd->dim[1] != r->hp->n_vocab)
+        return hparams_misshapen(r, embd, r->hp->d_model, r->hp->n_vocab,
+                                 "embedding_length and vocab_size");
+    return ERR_OK;
+}
+
+/* ---- The whole ---------------------------------------------------------- */
+
+enum err_code hparams_read(struct hparams *hp, const struct gguf *g, struct err *e)
+{
+    struct hparams_reader r = { .gguf = g, .path = gguf_part_path(g, 0), .hp = hp, .err = e };
+
+    memset(hp, 0, sizeof *hp);
+    TRY(check_architecture(&r));
+    TRY(settings_read(&r.set, g, e));
+    TRY(find_blocks(&r));
+    TRY(find_vocabulary(&r));
+    TRY(hparams_find_attention(&r));
+    TRY(hparams_find_router(&r));
+    TRY(hparams_find_rope(&r));
+    return settings_notes(&r.set, &hp->notes, &hp->n_notes, e);
+}
+
+void hparams_free(struct hparams *hp)
+{
+    free(hp->notes);
+    hp->notes = NULL;
+    hp->n_notes = 0;
+}
+
+const char *hparam_source_name(enum hparam_source s)
+{
+    static const char *const names[] = { "file", "default", "derived", "overridden" };
+    return names[s];
+}
+
+const char *attn_layout_name(enum attn_layout l)
+{
+    static const char *const names[] = { "legacy", "ik", "mainline" };
+    return names[l];
+}
