@@ -2,7 +2,7 @@
 /* model/gguf.h - reads GGUF files: metadata, tensor directory, tensor bytes.
  *
  * Versions 2 and 3, little endian, one file or the shards of a split one.  Only
- * headers are mapped; weights are read with gguf_read.  Everything is checked on
+ * headers are kept in memory; weights are read with gguf_read.  Everything is checked on
  * opening (counts, lengths, offsets, alignment, sizes against the types, the set of
  * shards), with checked arithmetic and no allocation beyond the file's own size, so
  * that nobody after this file has to.
@@ -37,7 +37,7 @@ enum gguf_type {
     GGUF_F64,
 };
 
-/* Bytes with a length, borrowed from the mapping; not NUL-terminated. */
+/* Bytes with a length, borrowed from the gguf; not NUL-terminated. */
 struct gguf_string {
     const char *data;
     size_t len;
@@ -45,9 +45,9 @@ struct gguf_string {
 
 struct gguf_value {
     enum gguf_type type;
-    enum gguf_type element;  /* of an array                                    */
-    uint64_t count;          /* of an array                                    */
-    const uint8_t *data;     /* the value's first byte; of an array, its first element's */
+    enum gguf_type element; /* of an array                                    */
+    uint64_t count;         /* of an array                                    */
+    const uint8_t *data;    /* the value's first byte; of an array, its first element's */
 };
 
 struct gguf_kv {
@@ -63,8 +63,8 @@ struct gguf_tensor {
     enum quant type;
     int n_dims;
     int64_t dim[GGUF_MAX_DIMS]; /* dim[0] is the contiguous one; unused are 1 */
-    int part;         /* index of the shard that holds it                    */
-    uint64_t offset;  /* of its first byte in that shard's file              */
+    int part;                   /* index of the shard that holds it                    */
+    uint64_t offset;            /* of its first byte in that shard's file              */
     uint64_t bytes;
 };
 
@@ -116,12 +116,12 @@ int gguf_tensor_count(const struct gguf *g);
 const struct gguf_tensor *gguf_tensor_at(const struct gguf *g, int i); /* in file order */
 const struct gguf_tensor *gguf_tensor_find(const struct gguf *g, const char *name);
 
-/* Reads `bytes` bytes of a tensor from byte `offset` of it into buf, bypassing the mapping.
+/* Reads `bytes` bytes of a tensor from byte `offset` of it into buf.
  * Safe from several threads.  Errors: ERR_IO, also when the file has become shorter. */
 enum err_code gguf_read(const struct gguf *g, const struct gguf_tensor *t, uint64_t offset,
                         void *buf, uint64_t bytes, struct err *e);
 
-/* Shards, 1 for an unsplit file; path and size of shard i; sum of all sizes. */
+/* Shards, 1 for an unsplit file; path of shard i; bytes of all. */
 int gguf_part_count(const struct gguf *g);
 const char *gguf_part_path(const struct gguf *g, int part);
 uint64_t gguf_total_bytes(const struct gguf *g);
