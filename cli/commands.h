@@ -19,7 +19,8 @@ enum command_id {
     COMMAND_COUNT
 };
 
-/* Does the work.  Errors: any; ERR_USAGE makes the exit status 2, every other one 1. */
+/* Does the work.  Errors: any; ERR_USAGE makes the exit status 2, ERR_NOFIT 3, every other one 1.
+ */
 typedef enum err_code command_fn(const struct options *o, struct err *e);
 
 struct command {

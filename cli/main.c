@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* cli/main.c - `latent SUBCOMMAND`: finds the command, reads its options, runs it.
  *
- * Exit status: 0, 1 a failure at run time, 2 wrong usage.  Every failure is one line on stderr:
- * what, why, what to do.  Only a reader of stdout that went away is not worth a line.
+ * Exit status: 0, 1 a failure at run time, 2 wrong usage, 3 does not fit into memory.  Every
+ * failure is one line on stderr: what, why, what to do.  Only a reader of stdout that went away is
+ * not worth a line.
  */
 #include <errno.h>
 #include <signal.h>
@@ -93,5 +94,5 @@ int main(int argc, char **argv)
         return 0;
     if (rc != ERR_CANCELLED)
         log_error("%s", *e.msg ? e.msg : err_text(rc));
-    return rc == ERR_USAGE ? 2 : 1;
+    return rc == ERR_USAGE ? 2 : rc == ERR_NOFIT ? 3 : 1;
 }

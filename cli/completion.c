@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: MIT */
+#include "cli/completion.h"
+
+#include "base/log.h"
+#include "cli/output.h"
+#include "rank/text_filter.h"
+
+/* What one run holds; freed as a whole. */
+struct run {
+    struct completion *c;
+    struct session *s;
+    const struct sampling *p;
+    int ignore_end;
+    struct sampler *sampler;
+    struct text_filter *filter;
+    struct str piece;
+
+    int32_t chosen; /* by the last logits */
+    enum err_code failed;
+    struct err *e;
+};
+
+static void choose(void *arg, int64_t pos, const float *logits)
+{
+    struct run *r = arg;
+    const struct token_list *t = r->c->tokens;
+
+    r->failed = sampler_choose(r->sampler, r->p, logits, t->ids, t->n, pos + 1, &r->chosen, r->e);
+}
+
+/* Feeds the tokens from `from` on and chooses the next one. */
+static enum err_code feed(struct run *r, size_t from)
+{
+    const struct token_list *t = r->c->tokens;
+
+    TRY(engine_feed(r->s->engine, 0, t->ids + from, (int64_t)(t->n - from), ENGINE_LAST, choose, r,
+                    r->e));
+    return r->failed;
+}
+
+static enum err_code show(struct run *r, size_t from)
+{
+    struct str *text = &r->c->text;
+
+    if (text->failed)
+        return err_set(r->e, ERR_NOMEM, "no memory for the text");
+    return text->len > from ? output_write(text->data + from, text->len - from, r->e) : ERR_OK;
+}
+
+/* Takes the chosen token.  *end is set where it ends the text. */
+static enum err_code take(struct run *r, int *end)
+{
+    struct completion *c = r->c;
+    size_t before = c->text.len;
+
+    token_list_push(c->tokens, r->chosen);
+    if (!c->tokens->ids)
+        return err_set(r->e, ERR_NOMEM, "no memory for the tokens");
+    c->n_produced++;
+    if (!r->ignore_end && tokenizer_is_end(r->s->tokenizer, r->chosen)) {
+        *end = 1;
+        return ERR_OK;
+    }
+    str_clear(&r->piece);
+    tokenizer_decode(r->s->tokenizer, r->chosen, 0, &r->piece);
+    *end = text_filter_push(r->filter, r->piece.data, r->piece.len, &c->text);
+    return show(r, before);
+}
+
+static enum err_code produce(struct run *r)
+{
+    struct completion *c = r->c;
+    int64_t room = engine_context(r->s->engine) - (int64_t)c->n_prompt;
+    int64_t most = c->max_tokens >= 0 && c->max_tokens < room ? c->max_tokens : room;
+    double begin = clock_seconds();
+    int end = 0;
+
+    engine_begin(r->s->engine, 0, (int64_t)c->n_prompt);
+    if (most == 0)
+        return ERR_OK;
+    TRY(feed(r, 0));
+    c->prompt_s = clock_seconds() - begin;
+    begin = clock_seconds();
+    TRY(take(r, &end));
+    while (!end && (int64_t)c->n_produced < most) {
+        TRY(feed(r, c->tokens->n - 1));
+        TRY(take(r, &end));
+    }
+    size_t before = c->text.len;
+    text_filter_flush(r->filter, &c->text);
+    c->produce_s = clock_seconds() - begin;
+    return show(r, before);
+}
+
+enum err_code completion_run(struct completion *c, struct session *s, const struct sampling *p,
+                             const struct options *o, struct err *e)
+{
+    struct run r = { .c = c, .s = s, .p = p, .ignore_end = o->ignore_eos, .e = e };
+    enum err_code rc;
+
+    c->n_prompt = c->tokens->n;
+    c->n_produced = 0;
+    c->prompt_s = c->produce_s = 0;
+    if ((rc = sampler_create(&r.sampler, s->model->hp.n_vocab, e)) == ERR_OK &&
+        (rc = text_filter_create(&r.filter, o->stop.v, (int)o->stop.n, e)) == ERR_OK)
+        rc = produce(&r);
+    sampler_free(&r.sampler);
+    text_filter_free(&r.filter);
+    str_free(&r.piece);
+    return rc;
+}
+
+void completion_log(const struct completion *c, const struct sampling *p)
+{
+    /* The first token comes with the prompt. */
+    size_t steps = c->n_produced > 0 ? c->n_produced - 1 : 0;
+
+    log_info("prompt: %zu tokens in %.2f s, %.1f tokens/s", c->n_prompt, c->prompt_s,
+             c->prompt_s > 0 ? (double)c->n_prompt / c->prompt_s : 0.0);
+    log_info("produced: %zu tokens, %zu steps in %.2f s, %.1f tokens/s", c->n_produced, steps,
+             c->produce_s, c->produce_s > 0 ? (double)steps / c->produce_s : 0.0);
+    if (p->temperature > 0)
+        log_info("seed: %llu", (unsigned long long)p->seed);
+}
