@@ -67,9 +67,9 @@ void decode_iq3_kt(const uint8_t *header, const uint8_t *block, struct quant_int
         for (int g = 0; g < 4; g++)
             walk(out->q + 8 * g, 4096u + load_u16(block + 4 + 8 * k + 2 * g), 8);
         for (int j = 0; j < 32; j++) {
-            int v = out->q[j], flip = (v < 0) ^ (signs[j] >> k & 1);
+            int flip = (out->q[j] < 0) ^ (signs[j] >> k & 1);
 
-            out->q[j] = (int8_t)((v ^ -flip) + flip);
+            out->q[j] = (int8_t)((out->q[j] ^ -flip) + flip);
         }
         set_scale32(out, d * (float)nibble(block, k), 0);
     }

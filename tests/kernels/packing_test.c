@@ -220,7 +220,7 @@ static void direct_layouts_are_as_described(void **state)
 static void float_layouts_are_as_described(void **state)
 {
     enum { N = 7 };
-    uint16_t rows[16][N], f16[N][16], bf16[(N + 1) / 2][16][2];
+    uint16_t rows[16][N], f16[N + 1][16], bf16[(N + 1) / 2][16][2];
 
     (void)state;
     for (int r = 0; r < 16; r++)
