@@ -49,7 +49,7 @@ static void judge(struct inspection *in, const struct options *o)
     struct model *m = NULL;
 
     if (gguf_tensor_count(in->gguf) == 0) {
-        err_set(&in->unfit, ERR_UNSUPPORTED, "%s: no tensors: a vocabulary alone", in->path);
+        err_set(&in->unfit, ERR_UNSUPPORTED, "no tensors: a vocabulary alone");
         return;
     }
     if (hparams_read(&in->hp, in->gguf, &in->unfit) != ERR_OK)

@@ -5,13 +5,13 @@
  * that every scored token has at least half a chunk before it.
  */
 #include <inttypes.h>
-#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
+#include "cli/json_out.h"
 #include "cli/score.h"
 #include "cli/session.h"
 #include "cli/text_file.h"
@@ -100,13 +100,7 @@ static enum err_code print_result(const struct score *s, const struct options *o
     json_t *j =
         json_pack("{s:f,s:f,s:I,s:I}", "perplexity", score_perplexity(s), "error", score_error(s),
                   "tokens", (json_int_t)s->n, "ctx_size", (json_int_t)o->ctx_size);
-    char *text = j ? json_dumps(j, JSON_INDENT(1)) : NULL;
-    json_decref(j);
-    if (!text)
-        return err_set(e, ERR_NOMEM, "no memory to print the result as JSON");
-    printf("%s\n", text);
-    free(text);
-    return ERR_OK;
+    return json_print(j, e);
 }
 
 static enum err_code perplexity(struct session *s, struct token_list *ids, const struct options *o,

@@ -23,10 +23,6 @@ struct type_total {
 };
 void inspect_count_types(const struct gguf *g, struct type_total totals[QUANT_COUNT]);
 
-/* Appends file text so that a terminal can show it: at most `max` bytes, control bytes and
- * invalid UTF-8 as \xNN. */
-void inspect_append_text(struct str *s, struct gguf_string text, size_t max);
-
 /* Appends a value: "61", "true", text, or of an array its element type and count. */
 void inspect_append_value(struct str *s, const struct gguf_value *v);
 

@@ -2,24 +2,10 @@
 /* cli/inspect_json.c - the object that `latent inspect --json` prints (docs/cli.md). */
 #include "cli/inspect.h"
 
-#include <jansson.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
-/* Text of the file as a JSON string; what is not UTF-8 is escaped first. */
-static json_t *json_file_text(struct gguf_string text)
-{
-    json_t *j = json_stringn(text.data, text.len);
-
-    if (!j) {
-        struct str s = { 0 };
-        inspect_append_text(&s, text, text.len);
-        j = json_string(s.data ? s.data : "");
-        str_free(&s);
-    }
-    return j;
-}
+#include "cli/json_out.h"
 
 /* "61" and "0.1" as numbers, "true" as a boolean, anything else as text. */
 static json_t *json_note_value(const char *text)
@@ -29,7 +15,7 @@ static json_t *json_note_value(const char *text)
     if (j && (json_is_number(j) || json_is_boolean(j)))
         return j;
     json_decref(j);
-    return json_file_text((struct gguf_string){ text, strlen(text) });
+    return json_text(text, strlen(text));
 }
 
 static json_t *json_value(const struct gguf_value *v)
@@ -41,7 +27,7 @@ static json_t *json_value(const struct gguf_value *v)
     int b;
 
     if (gguf_as_string(v, &text) == 0)
-        return json_file_text(text);
+        return json_text(text.data, text.len);
     if (v->type == GGUF_BOOL && gguf_as_bool(v, &b) == 0)
         return json_boolean(b);
     if (v->type != GGUF_ARRAY && gguf_as_i64(v, &i) == 0)
@@ -77,7 +63,7 @@ static json_t *json_metadata(const struct gguf *g)
     for (int i = 0; i < gguf_kv_count(g); i++) {
         const struct gguf_kv *kv = gguf_kv_at(g, i);
         struct str key = { 0 };
-        inspect_append_text(&key, kv->key, kv->key.len);
+        append_printable(&key, kv->key.data, kv->key.len, kv->key.len);
         json_object_set_new(all, key.data ? key.data : "", json_value(&kv->value));
         str_free(&key);
     }
@@ -107,8 +93,7 @@ static json_t *json_tensors(const struct gguf *g)
         json_t *one = json_object(), *shape = json_array();
         for (int d = 0; d < t->n_dims; d++)
             json_array_append_new(shape, json_integer(t->dim[d]));
-        json_object_set_new(one, "name",
-                            json_file_text((struct gguf_string){ t->name, strlen(t->name) }));
+        json_object_set_new(one, "name", json_text(t->name, strlen(t->name)));
         json_object_set_new(one, "type", json_string(quant_info[t->type].name));
         json_object_set_new(one, "shape", shape);
         json_object_set_new(one, "bytes", json_integer((json_int_t)t->bytes));
@@ -121,30 +106,21 @@ enum err_code inspect_print_json(const struct inspection *in, struct err *e)
 {
     const char *arch = gguf_architecture(in->gguf);
     json_t *root = json_object();
-    struct gguf_string path = { in->path, strlen(in->path) };
 
-    json_object_set_new(root, "file", json_file_text(path));
+    json_object_set_new(root, "file", json_text(in->path, strlen(in->path)));
     json_object_set_new(root, "parts", json_integer(gguf_part_count(in->gguf)));
     json_object_set_new(root, "bytes", json_integer((json_int_t)gguf_total_bytes(in->gguf)));
-    json_object_set_new(root, "architecture",
-                        json_file_text((struct gguf_string){ arch, strlen(arch) }));
+    json_object_set_new(root, "architecture", json_text(arch, strlen(arch)));
     json_object_set_new(root, "layout",
                         in->has_hparams ? json_string(attn_layout_name(in->hp.layout))
                                         : json_null());
     json_object_set_new(root, "refused",
                         in->unfit.code == ERR_OK ? json_null()
-                                                 : json_file_text((struct gguf_string){
-                                                       in->unfit.msg, strlen(in->unfit.msg) }));
+                                                 : json_text(in->unfit.msg, strlen(in->unfit.msg)));
     json_object_set_new(root, "hparams", json_hparams(in));
     json_object_set_new(root, "metadata", json_metadata(in->gguf));
     json_object_set_new(root, "types", json_types(in->gguf));
     json_object_set_new(root, "tensors", json_tensors(in->gguf));
 
-    char *text = json_dumps(root, JSON_INDENT(1) | JSON_PRESERVE_ORDER);
-    json_decref(root);
-    if (!text)
-        return err_set(e, ERR_NOMEM, "%s: no memory to print it as JSON", in->path);
-    printf("%s\n", text);
-    free(text);
-    return ERR_OK;
+    return json_print(root, e);
 }

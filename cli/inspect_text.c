@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/utf8.h"
+#include "cli/json_out.h"
 
 enum { VALUE_MAX = 60, KEY_WIDTH = 40 };
 
@@ -21,27 +21,6 @@ void inspect_count_types(const struct gguf *g, struct type_total totals[QUANT_CO
 }
 
 /* ---- Values --------------------------------------------------------------- */
-
-void inspect_append_text(struct str *s, struct gguf_string text, size_t max)
-{
-    const unsigned char *p = (const unsigned char *)text.data;
-    size_t shown = text.len < max ? text.len : max;
-
-    for (size_t i = 0; i < shown;) {
-        size_t len = utf8_length(text.data + i, text.len - i);
-        int control = p[i] < 0x20 || p[i] == 0x7f ||
-                      (len == 2 && p[i] == 0xc2 && p[i + 1] < 0xa0); /* C1 controls */
-        if (len && !control) {
-            str_append(s, text.data + i, len);
-            i += len;
-        } else {
-            str_printf(s, "\\x%02x", p[i]);
-            i++;
-        }
-    }
-    if (shown < text.len)
-        str_printf(s, "... (%zu bytes)", text.len);
-}
 
 static const char *gguf_type_name(enum gguf_type t)
 {
@@ -64,7 +43,7 @@ void inspect_append_value(struct str *s, const struct gguf_value *v)
     if (v->type == GGUF_ARRAY)
         str_printf(s, "%" PRIu64 " values of type %s", v->count, gguf_type_name(v->element));
     else if (gguf_as_string(v, &text) == 0)
-        inspect_append_text(s, text, VALUE_MAX);
+        append_printable(s, text.data, text.len, VALUE_MAX);
     else if (v->type == GGUF_BOOL && gguf_as_bool(v, &b) == 0)
         str_puts(s, b ? "true" : "false");
     else if (gguf_as_i64(v, &i) == 0)
@@ -124,7 +103,7 @@ static void print_metadata(const struct inspection *in)
         if (in->has_hparams && kv->key.len > arch_len && kv->key.data[arch_len] == '.' &&
             memcmp(kv->key.data, arch, arch_len) == 0)
             continue;
-        inspect_append_text(&line, kv->key, 100);
+        append_printable(&line, kv->key.data, kv->key.len, 100);
         if (line.len < KEY_WIDTH)
             str_printf(&line, "%*s", (int)(KEY_WIDTH - line.len), "");
         str_puts(&line, " ");
@@ -160,7 +139,7 @@ static void print_tensors(const struct gguf *g)
     for (int i = 0; i < gguf_tensor_count(g); i++) {
         const struct gguf_tensor *t = gguf_tensor_at(g, i);
         struct str name = { 0 };
-        inspect_append_text(&name, (struct gguf_string){ t->name, strlen(t->name) }, 200);
+        append_printable(&name, t->name, strlen(t->name), 200);
         if (!name.failed)
             printf("  %-*s %-8s [", KEY_WIDTH, name.data ? name.data : "",
                    quant_info[t->type].name);

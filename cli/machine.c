@@ -4,6 +4,7 @@
 #include "cli/machine.h"
 
 #include <stdint.h>
+#include <stdio.h>
 #include <sys/mman.h>
 #include <unistd.h>
 #if defined(__x86_64__)
@@ -173,8 +174,26 @@ static double measure_int8(const struct team *team)
     return best;
 }
 
+/* ---- The interface -------------------------------------------------------- */
+
+static void read_cpu_name(char *name, size_t size)
+{
+    char line[256], value[64];
+    FILE *f = fopen("/proc/cpuinfo", "r");
+
+    snprintf(name, size, "unknown CPU");
+    while (f && fgets(line, sizeof line, f))
+        if (sscanf(line, "model name : %63[^\n]", value) == 1) {
+            snprintf(name, size, "%s", value);
+            break;
+        }
+    if (f)
+        fclose(f);
+}
+
 void machine_measure(struct machine *m, const struct team *team)
 {
+    read_cpu_name(m->cpu, sizeof m->cpu);
     m->read_bytes_per_s = measure_read(team);
     m->int8_ops_per_s = measure_int8(team);
 }

@@ -10,6 +10,7 @@
 #include "base/team.h"
 
 struct machine {
+    char cpu[64]; /* its name */
     double read_bytes_per_s;
     double int8_ops_per_s; /* a multiply-add counts as two */
 };

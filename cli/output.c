@@ -2,17 +2,27 @@
 #include "cli/output.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
+#include <unistd.h>
+
+/* An earlier printf failed and its errno is gone: a pipe still tells whether anybody reads. */
+static int reader_is_gone(void)
+{
+    struct pollfd fd = { .fd = STDOUT_FILENO, .events = POLLOUT };
+
+    return poll(&fd, 1, 0) == 1 && (fd.revents & POLLERR);
+}
 
 enum err_code output_flush(struct err *e)
 {
     errno = 0;
     if (fflush(stdout) == 0 && !ferror(stdout))
         return ERR_OK;
-    if (errno == EPIPE)
+    if (errno == EPIPE || (errno == 0 && reader_is_gone()))
         return ERR_CANCELLED;
     if (errno == 0)
-        errno = EIO; /* an earlier write failed and its reason is gone */
+        errno = EIO;
     return err_sys(e, "standard output: the result is incomplete");
 }
 

@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: MIT */
+/* cli/cmd_bench.c - `latent bench`: prefill and decode speed, beside the roofline of this machine.
+ *
+ * A test is a number of tokens at a depth: that many others are in the cache before.  Each is
+ * run several times and the median counts.  The tokens are drawn at random (the same for every
+ * run), so that the experts of a model are met as evenly as by text of all kinds.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "cli/json_out.h"
+#include "cli/roofline.h"
+#include "cli/session.h"
+
+struct bench_test {
+    char name[24];
+    int is_prefill;
+    int64_t n, depth;
+    double *seconds; /* [runs] */
+    double tps, roofline_tps;
+};
+
+struct bench {
+    const struct options *o;
+    struct session session;
+    struct machine machine;
+    struct model_work work;
+    struct bench_test *tests;
+    size_t n_tests;
+    int32_t *tokens; /* [longest] */
+    int64_t longest; /* tokens of a sequence, at most */
+    struct progress progress;
+    int64_t done;
+};
+
+/* ---- The list of tests ---------------------------------------------------- */
+
+static int64_t prompt_length(const struct bench_test *t)
+{
+    if (t->is_prefill)
+        return t->depth + t->n;
+    return t->depth > 0 ? t->depth : 1; /* something must stand before what is produced */
+}
+
+static enum err_code add_test(struct bench *b, int is_prefill, int64_t n, int64_t depth,
+                              struct err *e)
+{
+    struct bench_test *t = &b->tests[b->n_tests++];
+    int64_t length;
+
+    t->is_prefill = is_prefill;
+    t->n = n;
+    t->depth = depth;
+    snprintf(t->name, sizeof t->name, "%s%" PRId64, is_prefill ? "pp" : "tg", n);
+    t->seconds = calloc((size_t)b->o->repetitions, sizeof *t->seconds);
+    if (!t->seconds)
+        return err_set(e, ERR_NOMEM, "no memory for the list of tests");
+    length = prompt_length(t) + (is_prefill ? 0 : n);
+    TRY(session_check_length(&b->session, b->o, t->name, length, e));
+    b->longest = length > b->longest ? length : b->longest;
+    return ERR_OK;
+}
+
+static enum err_code list_tests(struct bench *b, struct err *e)
+{
+    const struct options *o = b->o;
+
+    b->tests = calloc(o->depth.n * (o->pp.n + o->tg.n), sizeof *b->tests);
+    if (!b->tests)
+        return err_set(e, ERR_NOMEM, "no memory for the list of tests");
+    for (size_t d = 0; d < o->depth.n; d++) {
+        for (size_t i = 0; i < o->pp.n; i++)
+            TRY(add_test(b, 1, o->pp.v[i], o->depth.v[d], e));
+        for (size_t i = 0; i < o->tg.n; i++)
+            TRY(add_test(b, 0, o->tg.v[i], o->depth.v[d], e));
+    }
+    return ERR_OK;
+}
+
+static enum err_code draw_tokens(struct bench *b, struct err *e)
+{
+    uint32_t state = 1;
+
+    b->tokens = malloc((size_t)b->longest * sizeof *b->tokens);
+    if (!b->tokens)
+        return err_set(e, ERR_NOMEM, "no memory for %" PRId64 " tokens", b->longest);
+    for (int64_t i = 0; i < b->longest; i++) {
+        state = state * 1664525 + 1013904223; /* Numerical Recipes' generator */
+        b->tokens[i] = (int32_t)(((uint64_t)state * (uint64_t)b->session.model->hp.n_vocab) >> 32);
+    }
+    return ERR_OK;
+}
+
+/* ---- Runs ----------------------------------------------------------------- */
+
+static void drop_logits(void *arg, int64_t pos, const float *logits)
+{
+    (void)arg;
+    (void)pos;
+    (void)logits;
+}
+
+static enum err_code run_once(struct bench *b, const struct bench_test *t, double *seconds,
+                              struct err *e)
+{
+    struct engine *engine = b->session.engine;
+    int64_t prompt = prompt_length(t), before = t->is_prefill ? t->depth : prompt;
+    int64_t piece = t->is_prefill ? t->n : 1;
+
+    engine_begin(engine, 0, prompt);
+    if (before > 0)
+        TRY(engine_feed(engine, 0, b->tokens, before, ENGINE_NONE, NULL, NULL, e));
+    double begin = clock_seconds();
+    for (int64_t at = before; at < before + t->n; at += piece)
+        TRY(engine_feed(engine, 0, b->tokens + at, piece, ENGINE_LAST, drop_logits, NULL, e));
+    *seconds = clock_seconds() - begin;
+    return ERR_OK;
+}
+
+static int compare_seconds(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+static double median(double *v, int64_t n)
+{
+    qsort(v, (size_t)n, sizeof *v, compare_seconds);
+    return n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
+}
+
+static void set_roofline(const struct bench *b, struct bench_test *t)
+{
+    struct engine *engine = b->session.engine;
+    double seconds;
+
+    if (b->machine.read_bytes_per_s <= 0)
+        return; /* it could not be measured */
+    if (t->is_prefill) {
+        seconds = roofline_prefill_s(&b->machine, &b->work, t->n, b->o->ubatch);
+    } else {
+        const struct engine_memory *mem = engine_memory_used(engine);
+        double per_position = (double)mem->cache / (double)mem->n_context;
+        double positions = (double)prompt_length(t) + (double)t->n / 2;
+        seconds = (double)t->n * roofline_decode_s(&b->machine, (double)engine_active_bytes(engine),
+                                                   positions * per_position);
+    }
+    t->roofline_tps = (double)t->n / seconds;
+}
+
+static enum err_code run_tests(struct bench *b, struct err *e)
+{
+    int64_t runs = b->o->repetitions;
+    struct bench_test warm_up = { .n = 2, .depth = 1 };
+    double seconds;
+
+    if (b->longest >= 3)
+        TRY(run_once(b, &warm_up, &seconds, e));
+    progress_start(&b->progress, "measuring", runs * (int64_t)b->n_tests);
+    for (size_t i = 0; i < b->n_tests; i++) {
+        struct bench_test *t = &b->tests[i];
+        for (int64_t r = 0; r < runs; r++) {
+            TRY(run_once(b, t, &t->seconds[r], e));
+            progress_update(&b->progress, ++b->done);
+        }
+        t->tps = (double)t->n / median(t->seconds, runs);
+        set_roofline(b, t);
+    }
+    progress_end(&b->progress);
+    return ERR_OK;
+}
+
+/* ---- Results -------------------------------------------------------------- */
+
+static void print_text(const struct bench *b)
+{
+    const struct engine *engine = b->session.engine;
+
+    printf("machine   %s\n", b->machine.cpu);
+    printf("          %d threads, %s: reads %.1f GB/s, %.0f int8 GOPS\n", engine_threads(engine),
+           engine_isa(engine), b->machine.read_bytes_per_s / 1e9, b->machine.int8_ops_per_s / 1e9);
+    printf("model     %s\n          %.2f GB of weights, %.3f GB read for each token\n\n",
+           b->o->model, (double)engine_memory_used(engine)->weights / 1e9,
+           (double)engine_active_bytes(engine) / 1e9);
+    printf("%-10s %8s %12s %14s %9s\n", "test", "depth", "tokens/s", "roofline", "fraction");
+    for (size_t i = 0; i < b->n_tests; i++) {
+        const struct bench_test *t = &b->tests[i];
+        printf("%-10s %8" PRId64 " %12.2f", t->name, t->depth, t->tps);
+        if (t->roofline_tps > 0)
+            printf(" %14.2f %9.3f\n", t->roofline_tps, t->tps / t->roofline_tps);
+        else
+            printf(" %14s %9s\n", "-", "-");
+    }
+}
+
+static json_t *json_results(const struct bench *b)
+{
+    json_t *all = json_array();
+
+    for (size_t i = 0; i < b->n_tests; i++) {
+        const struct bench_test *t = &b->tests[i];
+        int known = t->roofline_tps > 0;
+        json_array_append_new(
+            all, json_pack("{s:s,s:I,s:i,s:f,s:o,s:o}", "test", t->name, "depth",
+                           (json_int_t)t->depth, "batch", 1, "tps", t->tps, "roofline_tps",
+                           known ? json_real(t->roofline_tps) : json_null(), "fraction",
+                           known ? json_real(t->tps / t->roofline_tps) : json_null()));
+    }
+    return all;
+}
+
+static enum err_code print_json(const struct bench *b, struct err *e)
+{
+    const struct engine *engine = b->session.engine;
+    json_t *machine =
+        json_pack("{s:s,s:s,s:i,s:f,s:f}", "cpu", b->machine.cpu, "isa", engine_isa(engine),
+                  "threads", engine_threads(engine), "read_bytes_per_s",
+                  b->machine.read_bytes_per_s, "int8_ops_per_s", b->machine.int8_ops_per_s);
+    json_t *root = json_pack("{s:o,s:o,s:o}", "model", json_text(b->o->model, strlen(b->o->model)),
+                             "machine", machine, "results", json_results(b));
+    return json_print(root, e);
+}
+
+/* ---- The command ---------------------------------------------------------- */
+
+static enum err_code bench(struct bench *b, struct err *e)
+{
+    struct team team;
+
+    TRY(session_open(&b->session, b->o, 0, e));
+    TRY(list_tests(b, e));
+    TRY(draw_tokens(b, e));
+    team_init(&team, (int)b->o->threads);
+    machine_measure(&b->machine, &team); /* before the weights take the memory */
+    TRY(session_load(&b->session, b->o, b->longest, e));
+    model_work_read(&b->work, b->session.model);
+    enum err_code rc = run_tests(b, e);
+    progress_end(&b->progress);
+    TRY(rc);
+    if (b->o->json)
+        return print_json(b, e);
+    print_text(b);
+    return ERR_OK;
+}
+
+enum err_code run_bench(const struct options *o, struct err *e)
+{
+    struct bench b = { .o = o };
+    enum err_code rc = bench(&b, e);
+
+    for (size_t i = 0; i < b.n_tests; i++)
+        free(b.tests[i].seconds);
+    free(b.tests);
+    free(b.tokens);
+    session_close(&b.session);
+    return rc;
+}

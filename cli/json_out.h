@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: MIT */
+/* cli/json_out.h - what every --json has in common. */
+#ifndef CLI_JSON_OUT_H
+#define CLI_JSON_OUT_H
+
+#include <jansson.h>
+
+#include "base/err.h"
+#include "base/str.h"
+
+/* Appends at most `max` of text[n] so that a terminal can show it: control bytes and invalid
+ * UTF-8 as \xNN. */
+void append_printable(struct str *s, const char *text, size_t n, size_t max);
+
+/* Text of a file or of the command line as a JSON string; what is not UTF-8 is made printable. */
+json_t *json_text(const char *text, size_t n);
+
+/* Prints the object and a newline, and drops it.  Errors: ERR_NOMEM, also where root is NULL. */
+enum err_code json_print(json_t *root, struct err *e);
+
+#endif
