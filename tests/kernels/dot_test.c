@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: MIT */
+/* tests/kernels/dot_test.c - matrix kernels: every type, table, width and slice.
+ *
+ * One test per computable type, made from quants.def.  The portable table is held against
+ * sums in double precision, all others against the portable one by memcmp.  A type that is
+ * added to the list is tested without touching this file.
+ */
+#include "kernels/cpu/cpu_kernels.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/team.h"
+#include "kernels/packing.h"
+#include "tests/kernels/tables.h"
+
+enum { ROWS = PACK_ROWS, MAX_COLS = 70 };
+
+static const int widths[] = { 1, 2, 3, 5, 8, 17, MAX_COLS };
+
+/* ---- Random input --------------------------------------------------------- */
+
+static uint64_t seed;
+
+static uint32_t random_bits(void)
+{
+    seed = seed * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)(seed >> 33);
+}
+
+static float random_float(void)
+{
+    return ((float)(random_bits() & 0xffff) - 32767.5f) / 8192;
+}
+
+static void random_bytes(uint8_t *p, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        p[i] = (uint8_t)random_bits();
+}
+
+/* Any bytes are a block, but random scales may be NaN or make all others invisible. */
+static bool is_plausible(const float *w, uint32_t n)
+{
+    float max = 0;
+
+    for (uint32_t i = 0; i < n; i++) {
+        if (!isfinite(w[i]))
+            return false;
+        max = fmaxf(max, fabsf(w[i]));
+    }
+    return max > 1e-3f && max < 1e4f;
+}
+
+static void random_row(enum quant t, uint8_t *row, int64_t n)
+{
+    const struct quant_info *info = &quant_info[t];
+    uint8_t one[1024];
+    float w[256];
+
+    do {
+        random_bytes(one, info->header + info->bytes);
+        quant_dequantize_row(t, one, info->values, w);
+    } while (!is_plausible(w, info->values));
+    memcpy(row, one, info->header);
+    for (int64_t k = 0; k < n; k += info->values) {
+        do {
+            random_bytes(one + info->header, info->bytes);
+            quant_dequantize_row(t, one, info->values, w);
+        } while (!is_plausible(w, info->values));
+        memcpy(row + quant_row_bytes(t, (size_t)k), one + info->header, info->bytes);
+    }
+}
+
+/* ---- A group and its columns ---------------------------------------------- */
+
+struct fixture {
+    enum quant t;
+    int64_t n;
+    uint8_t *group;
+    float *weights; /* [ROWS][n] */
+    struct cpu_column x[MAX_COLS];
+    bool quantised;
+};
+
+static void *take(size_t bytes)
+{
+    void *p = aligned_alloc(64, (bytes + 63) / 64 * 64);
+
+    if (!p)
+        abort();
+    return p;
+}
+
+static void make_weights(struct fixture *f)
+{
+    size_t row_bytes = quant_row_bytes(f->t, (size_t)f->n);
+    uint8_t *rows = take(ROWS * row_bytes);
+
+    f->group = take(pack_group_bytes(f->t, f->n));
+    f->weights = take((size_t)ROWS * (size_t)f->n * sizeof(float));
+    for (int r = 0; r < ROWS; r++) {
+        random_row(f->t, rows + (size_t)r * row_bytes, f->n);
+        quant_dequantize_row(f->t, rows + (size_t)r * row_bytes, f->n, f->weights + r * f->n);
+    }
+    pack_group(f->t, rows, row_bytes, ROWS, f->n, f->group);
+    free(rows);
+}
+
+/* Exactly so many bytes, so that a sanitizer sees any read beyond. */
+static void *take_exactly(size_t bytes)
+{
+    void *p = malloc(bytes > 0 ? bytes : 1);
+
+    if (!p)
+        abort();
+    return p;
+}
+
+static struct cpu_column make_column(int64_t n, bool quantised)
+{
+    size_t size = (size_t)n;
+    float *values = take_exactly(size * sizeof *values);
+    struct cpu_column x = { .f = values };
+
+    for (int64_t i = 0; i < n; i++)
+        values[i] = i / 32 % 7 == 5 ? 0 : random_float() * (float)(1 << (random_bits() % 8));
+    if (quantised) {
+        int8_t *q = take_exactly(size);
+        float *d = take_exactly(size / 32 * sizeof *d), *s = take_exactly(size / 32 * sizeof *s);
+        int16_t *sum = take_exactly(size / 16 * sizeof *sum);
+
+        cpu_kernels_portable.quantize(values, n, q, d, s, sum);
+        x = (struct cpu_column){ values, q, d, s, sum };
+    }
+    return x;
+}
+
+static void make_fixture(struct fixture *f, enum quant t, int64_t n)
+{
+    f->t = t;
+    f->n = n;
+    f->quantised = quant_info[t].program != QUANT_FLOAT;
+    make_weights(f);
+    for (int c = 0; c < MAX_COLS; c++)
+        f->x[c] = make_column(n, f->quantised);
+}
+
+static void free_fixture(struct fixture *f)
+{
+    for (int c = 0; c < MAX_COLS; c++) {
+        free((void *)f->x[c].f);
+        free((void *)f->x[c].q);
+        free((void *)f->x[c].d);
+        free((void *)f->x[c].s);
+        free((void *)f->x[c].sum);
+    }
+    free(f->weights);
+    free(f->group);
+}
+
+/* ---- The comparisons ------------------------------------------------------ */
+
+static double activation(const struct cpu_column *x, int64_t k, bool ints)
+{
+    return ints ? (double)x->d[k / 32] * x->q[k] : (double)x->f[k];
+}
+
+/* got[c][r] against sums in double of the dequantised weights. */
+static void check_numbers(const struct fixture *f, bool ints, int n_cols, const float *got)
+{
+    /* ik's IQ6_K rounds its cubic to integers for int8 activations, and only for them. */
+    double limit = ints && f->t == QUANT_IQ6_K ? 1e-2 : 1e-5;
+
+    for (int c = 0; c < n_cols; c++)
+        for (int r = 0; r < ROWS; r++) {
+            double sum = 0, size = 0;
+
+            for (int64_t k = 0; k < f->n; k++) {
+                double term = f->weights[r * f->n + k] * activation(&f->x[c], k, ints);
+                sum += term;
+                size += fabs(term);
+            }
+            if (!(fabs((double)got[c * ROWS + r] - sum) <= limit * size))
+                fail_msg("n %d, column %d, row %d: got %.9g, want %.9g", (int)f->n, c, r,
+                         (double)got[c * ROWS + r], sum);
+        }
+}
+
+/* In one call, or slice by slice into the same acc. */
+static void run(const struct fixture *f, cpu_dot_fn *dot, int n_cols, int64_t slice, float *acc)
+{
+    for (int i = 0; i < n_cols * ROWS; i++)
+        acc[i] = 0;
+    for (int64_t k = 0; k < f->n; k += slice)
+        dot(f->t, f->group, k, f->n - k < slice ? f->n - k : slice, f->x, n_cols, acc);
+}
+
+static void compare_tables(const struct fixture *f, bool ints)
+{
+    const struct cpu_kernels *tables[MAX_TABLES];
+    int n_tables = runnable_tables(tables);
+    float want[MAX_COLS * ROWS];
+
+    run(f, ints ? tables[0]->dot[f->t] : tables[0]->dot_float[f->t], MAX_COLS, f->n, want);
+    check_numbers(f, ints, MAX_COLS, want);
+    for (int i = 0; i < n_tables; i++)
+        for (size_t w = 0; w < sizeof widths / sizeof *widths; w++)
+            for (int64_t slice = PACK_ATOM; slice < f->n + 2 * PACK_ATOM; slice += 2 * PACK_ATOM) {
+                size_t bytes = (size_t)widths[w] * ROWS * sizeof(float);
+                float *got = take_exactly(bytes);
+
+                run(f, ints ? tables[i]->dot[f->t] : tables[i]->dot_float[f->t], widths[w], slice,
+                    got);
+                if (memcmp(got, want, bytes) != 0)
+                    fail_msg("%s, %s activations, n %d, %d columns, slices of %d: other bits",
+                             tables[i]->isa, ints ? "int8" : "float", (int)f->n, widths[w],
+                             (int)slice);
+                free(got);
+            }
+}
+
+static void same_bits(void **state)
+{
+    enum quant t = (enum quant)(intptr_t)*state;
+    static const int64_t float_sizes[] = { 1, 35, 256, 611 };
+    static const int64_t quant_blocks[] = { 1, 11, 27 }; /* of 32 columns, or of 256 */
+    bool is_float = quant_info[t].program == QUANT_FLOAT;
+
+    seed = (uint64_t)t + 1;
+    for (int i = 0; i < (is_float ? 4 : 3); i++) {
+        int64_t values = quant_info[t].values;
+        int64_t n =
+            is_float ? float_sizes[i] : (quant_blocks[i] * 32 + values - 1) / values * values;
+        struct fixture f;
+
+        make_fixture(&f, t, n);
+        if (!is_float)
+            compare_tables(&f, true);
+        compare_tables(&f, false);
+        free_fixture(&f);
+    }
+}
+
+static void best_is_first(void **state)
+{
+    (void)state;
+    assert_ptr_equal(cpu_kernels_pick(0), &cpu_kernels_portable);
+    assert_ptr_equal(cpu_kernels_by_name("portable"), &cpu_kernels_portable);
+    assert_null(cpu_kernels_by_name("none"));
+    assert_ptr_equal(cpu_kernels_by_name(cpu_kernels_pick(~0u)->isa), cpu_kernels_pick(~0u));
+    for (int t = 0; t < QUANT_COUNT; t++) {
+        enum quant_program program = quant_info[t].program;
+
+        for (const struct cpu_kernels *const *k = cpu_kernels_all; *k; k++) {
+            assert_int_equal((*k)->dot[t] != NULL,
+                             program == QUANT_SCALE32 || program == QUANT_SCALE16);
+            assert_int_equal((*k)->dot_float[t] != NULL, program != QUANT_NONE);
+        }
+    }
+}
+
+#define TEST_FLOAT(NAME) \
+    { "same_bits " #NAME, same_bits, NULL, NULL, (void *)(intptr_t)QUANT_##NAME },
+#define TEST_SCALE32(NAME) TEST_FLOAT(NAME)
+#define TEST_SCALE16(NAME) TEST_FLOAT(NAME)
+#define TEST_NONE(NAME)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(best_is_first),
+#define X(NAME, name, id, values, bytes, header, program) TEST_##program(NAME)
+#include "kernels/quants.def"
+#undef X
+    };
+
+    team_flush_denormals();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
