@@ -7,15 +7,16 @@
 #include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
-static char temp_dir[64];
+static char temp_dir[512];
 
 static inline int temp_dir_enter(void **state)
 {
+    const char *base = getenv("TMPDIR");
+
     (void)state;
-    strcpy(temp_dir, "/tmp/latentd-test-XXXXXX");
+    snprintf(temp_dir, sizeof temp_dir, "%s/latentd-test-XXXXXX", base ? base : "/tmp");
     return mkdtemp(temp_dir) ? chdir(temp_dir) : -1;
 }
 
