@@ -70,7 +70,21 @@ typedef void pack_fn(const struct quant_info *info, const uint8_t *row, int64_t 
 typedef void unpack_fn(const struct quant_info *info, const uint8_t *atom, int r, int64_t n,
                        uint8_t *row);
 
-/* All types without a layout of their own, and those whose blocks are single values. */
+/* A block, without a call where it is short: most are less than three words. */
+static inline void copy_block(uint8_t *to, const uint8_t *from, size_t bytes)
+{
+    size_t i = 0;
+
+    if (bytes < 8 || bytes > 40) {
+        memcpy(to, from, bytes);
+        return;
+    }
+    for (; i + 8 < bytes; i += 8)
+        memcpy(to + i, from + i, 8);
+    memcpy(to + bytes - 8, from + bytes - 8, 8);
+}
+
+/* All types without a layout of their own. */
 static void pack_blocks(const struct quant_info *info, const uint8_t *row, int64_t n, uint8_t *atom,
                         int r)
 {
@@ -78,7 +92,7 @@ static void pack_blocks(const struct quant_info *info, const uint8_t *row, int64
 
     atom += (size_t)r * bytes;
     for (int64_t k = 0; k < n; k += info->values, row += bytes, atom += PACK_ROWS * bytes)
-        memcpy(atom, row, bytes);
+        copy_block(atom, row, bytes);
 }
 
 static void unpack_blocks(const struct quant_info *info, const uint8_t *atom, int r, int64_t n,
@@ -88,7 +102,7 @@ static void unpack_blocks(const struct quant_info *info, const uint8_t *atom, in
 
     atom += (size_t)r * bytes;
     for (int64_t k = 0; k < n; k += info->values, row += bytes, atom += PACK_ROWS * bytes)
-        memcpy(row, atom, bytes);
+        copy_block(row, atom, bytes);
 }
 
 static void pack_f32(const struct quant_info *info, const uint8_t *row, int64_t n, uint8_t *atom,
@@ -166,46 +180,40 @@ static void unpack_q8_0(const struct quant_info *info, const uint8_t *atom, int 
     }
 }
 
-/* 128 bytes of nibbles in the K order to [8][4][16][4]: the words of columns 0-15 and
- * 16-31 of two sub-blocks exchange their nibbles. */
-static void pack_nibbles(const uint8_t *nibbles, uint8_t *lines)
+/* 32 bytes, whose low nibbles are one sub-block of 32 columns and the high ones another,
+ * to two sub-blocks [4][16][4] whose low nibbles are columns 0-15 and the high ones 16-31. */
+static inline void pack_nibbles(const uint8_t *nibbles, uint8_t *low, uint8_t *high)
 {
-    for (int k = 0; k < 8; k += 2)
-        for (int c = 0; c < 4; c++) {
-            uint32_t w[2] = { load_u32(nibbles + 16 * k + 4 * c),
-                              load_u32(nibbles + 16 * k + 4 * c + 16) };
+    for (int c = 0; c < 4; c++) {
+        uint32_t w[2] = { load_u32(nibbles + 4 * c), load_u32(nibbles + 16 + 4 * c) };
 
-            transpose2(w);
-            store_u32(lines + 256 * k + 64 * c, w[0]);
-            store_u32(lines + 256 * (k + 1) + 64 * c, w[1]);
-        }
+        transpose2(w);
+        store_u32(low + 64 * c, w[0]);
+        store_u32(high + 64 * c, w[1]);
+    }
 }
 
-static void unpack_nibbles(const uint8_t *lines, uint8_t *nibbles)
+static inline void unpack_nibbles(const uint8_t *low, const uint8_t *high, uint8_t *nibbles)
 {
-    for (int k = 0; k < 8; k += 2)
-        for (int c = 0; c < 4; c++) {
-            uint32_t w[2] = { load_u32(lines + 256 * k + 64 * c),
-                              load_u32(lines + 256 * (k + 1) + 64 * c) };
+    for (int c = 0; c < 4; c++) {
+        uint32_t w[2] = { load_u32(low + 64 * c), load_u32(high + 64 * c) };
 
-            transpose2(w);
-            store_u32(nibbles + 16 * k + 4 * c, w[0]);
-            store_u32(nibbles + 16 * k + 4 * c + 16, w[1]);
-        }
+        transpose2(w);
+        store_u32(nibbles + 4 * c, w[0]);
+        store_u32(nibbles + 16 + 4 * c, w[1]);
+    }
 }
 
-/* The file cuts scale 4+j at bit 4 and keeps the upper part beside scale j; here the cut
- * is at bit 2 and the lower part is beside it. */
-static void pack_q4_k(const struct quant_info *info, const uint8_t *row, int64_t n, uint8_t *atom,
-                      int r)
+/* The 16 bytes at the beginning of blocks of Q4_K and Q5_K.  The file cuts scale 4+j at
+ * bit 4 and keeps the upper part beside scale j; here the cut is at bit 2 and the lower
+ * part is beside it. */
+static void pack_k_scales(const uint8_t *block, uint8_t *atom, int r)
 {
-    const uint8_t *s = row + 4;
+    const uint8_t *s = block + 4;
     uint8_t *lines = atom + 64 + 4 * r;
 
-    (void)info;
-    (void)n;
-    store_u16(atom + 2 * r, load_u16(row));
-    store_u16(atom + 32 + 2 * r, load_u16(row + 2));
+    store_u16(atom + 2 * r, load_u16(block));
+    store_u16(atom + 32 + 2 * r, load_u16(block + 2));
     for (int j = 0; j < 4; j++) {
         int scale = (s[8 + j] & 15) | s[j] >> 6 << 4, min = s[8 + j] >> 4 | s[4 + j] >> 6 << 4;
 
@@ -213,19 +221,15 @@ static void pack_q4_k(const struct quant_info *info, const uint8_t *row, int64_t
         lines[64 + j] = (uint8_t)((s[4 + j] & 63) | min << 6);
         lines[128 + j] = (uint8_t)(scale >> 2 | min >> 2 << 4);
     }
-    pack_nibbles(row + 16, atom + 256 + 4 * r);
 }
 
-static void unpack_q4_k(const struct quant_info *info, const uint8_t *atom, int r, int64_t n,
-                        uint8_t *row)
+static void unpack_k_scales(const uint8_t *atom, int r, uint8_t *block)
 {
     const uint8_t *lines = atom + 64 + 4 * r;
-    uint8_t *s = row + 4;
+    uint8_t *s = block + 4;
 
-    (void)info;
-    (void)n;
-    store_u16(row, load_u16(atom + 2 * r));
-    store_u16(row + 2, load_u16(atom + 32 + 2 * r));
+    store_u16(block, load_u16(atom + 2 * r));
+    store_u16(block + 2, load_u16(atom + 32 + 2 * r));
     for (int j = 0; j < 4; j++) {
         int scale = lines[j] >> 6 | (lines[128 + j] & 15) << 2;
         int min = lines[64 + j] >> 6 | lines[128 + j] >> 4 << 2;
@@ -234,36 +238,61 @@ static void unpack_q4_k(const struct quant_info *info, const uint8_t *atom, int 
         s[4 + j] = (uint8_t)((lines[64 + j] & 63) | min >> 4 << 6);
         s[8 + j] = (uint8_t)((scale & 15) | min << 4);
     }
-    unpack_nibbles(atom + 256 + 4 * r, row + 16);
+}
+
+static void pack_q4_k(const struct quant_info *info, const uint8_t *row, int64_t n, uint8_t *atom,
+                      int r)
+{
+    (void)info;
+    (void)n;
+    pack_k_scales(row, atom, r);
+    atom += 256 + 4 * r;
+    for (int k = 0; k < 8; k += 2)
+        pack_nibbles(row + 16 + 16 * k, atom + 256 * k, atom + 256 * (k + 1));
+}
+
+static void unpack_q4_k(const struct quant_info *info, const uint8_t *atom, int r, int64_t n,
+                        uint8_t *row)
+{
+    (void)info;
+    (void)n;
+    unpack_k_scales(atom, r, row);
+    atom += 256 + 4 * r;
+    for (int k = 0; k < 8; k += 2)
+        unpack_nibbles(atom + 256 * k, atom + 256 * (k + 1), row + 16 + 16 * k);
 }
 
 /* Q5_K is Q4_K with a bit plane between scales and nibbles in the file, and at the end here. */
 static void pack_q5_k(const struct quant_info *info, const uint8_t *row, int64_t n, uint8_t *atom,
                       int r)
 {
-    uint8_t four[144];
     uint32_t w[8];
 
-    memcpy(four, row, 16);
-    memcpy(four + 16, row + 48, 128);
-    pack_q4_k(info, four, n, atom, r);
+    (void)info;
+    (void)n;
+    pack_k_scales(row, atom, r);
+    atom += 256 + 4 * r;
+    for (int k = 0; k < 8; k += 2)
+        pack_nibbles(row + 48 + 16 * k, atom + 256 * k, atom + 256 * (k + 1));
     memcpy(w, row + 16, sizeof w);
     transpose8(w);
     for (int b = 0; b < 8; b++)
-        store_u32(atom + 2304 + 64 * b + 4 * r, w[b]);
+        store_u32(atom + 2048 + 64 * b, w[b]);
 }
 
 static void unpack_q5_k(const struct quant_info *info, const uint8_t *atom, int r, int64_t n,
                         uint8_t *row)
 {
-    uint8_t four[144];
     uint32_t w[8];
 
-    unpack_q4_k(info, atom, r, n, four);
-    memcpy(row, four, 16);
-    memcpy(row + 48, four + 16, 128);
+    (void)info;
+    (void)n;
+    unpack_k_scales(atom, r, row);
+    atom += 256 + 4 * r;
+    for (int k = 0; k < 8; k += 2)
+        unpack_nibbles(atom + 256 * k, atom + 256 * (k + 1), row + 48 + 16 * k);
     for (int b = 0; b < 8; b++)
-        w[b] = load_u32(atom + 2304 + 64 * b + 4 * r);
+        w[b] = load_u32(atom + 2048 + 64 * b);
     transpose8(w);
     memcpy(row + 16, w, sizeof w);
 }
@@ -280,23 +309,17 @@ static void pack_q6_k(const struct quant_info *info, const uint8_t *row, int64_t
     store_u16(atom + 2 * r, load_u16(row + 208));
     for (int s = 0; s < 16; s++)
         atom[32 + 16 * s + r] = row[192 + s];
-    for (int i = 0; i < 16; i++) {
-        int half = i / 8, k = 4 * half + i / 4 % 2, c = i % 4;
-        const uint8_t *from = row + 64 * half + 32 * (k % 2) + 4 * c;
-        uint32_t w[2] = { load_u32(from), load_u32(from + 16) };
+    for (int half = 0; half < 2; half++, nibbles += 1024, tops += 512) {
+        for (int j = 0; j < 2; j++)
+            pack_nibbles(row + 64 * half + 32 * j, nibbles + 256 * j, nibbles + 256 * (j + 2));
+        for (int c = 0; c < 2; c++) {
+            uint32_t w[4];
 
-        transpose2(w);
-        store_u32(nibbles + 256 * k + 64 * c, w[0]);
-        store_u32(nibbles + 256 * (k + 2) + 64 * c, w[1]);
-    }
-    for (int i = 0; i < 4; i++) {
-        int k = 4 * (i / 2), c = i % 2;
-        uint32_t w[4];
-
-        memcpy(w, row + 128 + 16 * i, sizeof w);
-        transpose4(w);
-        for (int j = 0; j < 4; j++)
-            store_u32(tops + 128 * (k + j) + 64 * c, w[j]);
+            memcpy(w, row + 128 + 32 * half + 16 * c, sizeof w);
+            transpose4(w);
+            for (int j = 0; j < 4; j++)
+                store_u32(tops + 128 * j + 64 * c, w[j]);
+        }
     }
 }
 
@@ -310,24 +333,17 @@ static void unpack_q6_k(const struct quant_info *info, const uint8_t *atom, int 
     store_u16(row + 208, load_u16(atom + 2 * r));
     for (int s = 0; s < 16; s++)
         row[192 + s] = atom[32 + 16 * s + r];
-    for (int i = 0; i < 16; i++) {
-        int half = i / 8, k = 4 * half + i / 4 % 2, c = i % 4;
-        uint8_t *to = row + 64 * half + 32 * (k % 2) + 4 * c;
-        uint32_t w[2] = { load_u32(nibbles + 256 * k + 64 * c),
-                          load_u32(nibbles + 256 * (k + 2) + 64 * c) };
+    for (int half = 0; half < 2; half++, nibbles += 1024, tops += 512) {
+        for (int j = 0; j < 2; j++)
+            unpack_nibbles(nibbles + 256 * j, nibbles + 256 * (j + 2), row + 64 * half + 32 * j);
+        for (int c = 0; c < 2; c++) {
+            uint32_t w[4];
 
-        transpose2(w);
-        store_u32(to, w[0]);
-        store_u32(to + 16, w[1]);
-    }
-    for (int i = 0; i < 4; i++) {
-        int k = 4 * (i / 2), c = i % 2;
-        uint32_t w[4];
-
-        for (int j = 0; j < 4; j++)
-            w[j] = load_u32(tops + 128 * (k + j) + 64 * c);
-        transpose4(w);
-        memcpy(row + 128 + 16 * i, w, sizeof w);
+            for (int j = 0; j < 4; j++)
+                w[j] = load_u32(tops + 128 * j + 64 * c);
+            transpose4(w);
+            memcpy(row + 128 + 32 * half + 16 * c, w, sizeof w);
+        }
     }
 }
 

@@ -78,8 +78,46 @@ static inline void set_scale16(struct quant_ints *out, float d, int s0, int s1)
     out->n[0] = out->n[1] = 0;
 }
 
+/* Eight bytes in a word. */
+#define BYTES(b) (0x0101010101010101u * (uint64_t)(b))
+
+static inline void store_8(int8_t q[8], uint64_t bytes)
+{
+    memcpy(q, &bytes, sizeof bytes);
+}
+
+static inline uint64_t load_8(const uint8_t v[8])
+{
+    uint64_t bytes;
+
+    memcpy(&bytes, v, sizeof bytes);
+    return bytes;
+}
+
+/* Subtracts from each byte; the top bits, flipped twice, keep the borrow in its byte. */
+static inline uint64_t subtract_8(uint64_t bytes, int bias)
+{
+    return (bytes + BYTES(0x80 - bias)) ^ BYTES(0x80);
+}
+
+/* Eight bits to eight bytes of 0 or 1. */
+static inline uint64_t spread1(unsigned bits)
+{
+    uint64_t bit = bits * BYTES(1) & 0x8040201008040201;
+
+    return (bit + BYTES(0x7f)) >> 7 & BYTES(1);
+}
+
 /* 16 bytes hold columns 0-15 in their low nibbles, 16-31 in the high ones. */
-static inline void split_nibbles(int8_t q[32], const uint8_t *bytes, int bias)
+static inline void split_to_bytes(uint8_t *restrict v, const uint8_t *restrict bytes)
+{
+    for (int j = 0; j < 16; j++) {
+        v[j] = bytes[j] & 15;
+        v[16 + j] = bytes[j] >> 4;
+    }
+}
+
+static inline void split_nibbles(int8_t *restrict q, const uint8_t *restrict bytes, int bias)
 {
     for (int j = 0; j < 16; j++) {
         q[j] = (int8_t)((bytes[j] & 15) - bias);
@@ -97,36 +135,37 @@ static inline void split_nibbles_table(int8_t q[32], const uint8_t *bytes, const
 
 /* Columns 32k .. 32k+31 of a block of 256 in the order of the K types: 2-bit planes of
  * 64 bytes, nibble planes of 128, bit planes of 32. */
-static inline void plane2(uint8_t v[32], const uint8_t *plane, int k)
+static inline void plane2(uint8_t *restrict v, const uint8_t *restrict plane, int k)
 {
     for (int l = 0; l < 32; l++)
         v[l] = plane[32 * (k / 4) + l] >> (2 * (k % 4)) & 3;
 }
 
-static inline void plane4(uint8_t v[32], const uint8_t *plane, int k)
+static inline void plane4(uint8_t *restrict v, const uint8_t *restrict plane, int k)
 {
     for (int l = 0; l < 32; l++)
         v[l] = plane[32 * (k / 2) + l] >> (4 * (k % 2)) & 15;
 }
 
 /* Adds bit k of each byte of a bit plane to v, as bit `to`. */
-static inline void plane1_add(uint8_t v[32], const uint8_t *plane, int k, int to)
+static inline void plane1_add(uint8_t *restrict v, const uint8_t *restrict plane, int k, int to)
 {
     for (int l = 0; l < 32; l++)
         v[l] |= (uint8_t)((plane[l] >> k & 1) << to);
 }
 
 /* q[i] = v[i] - bias */
-static inline void subtract(int8_t q[32], const uint8_t v[32], int bias)
+static inline void subtract(int8_t *restrict q, const uint8_t *restrict v, int bias)
 {
     for (int l = 0; l < 32; l++)
         q[l] = (int8_t)(v[l] - bias);
 }
 
-/* q[i] = table[v[i]] */
-static inline void look_up(int8_t *q, const uint8_t *v, const int8_t *table, int n)
+/* q[i] = table[v[i]].  Not restrict: where compilers may assume that, they gather
+ * the looked-up bytes into vectors, which takes longer than storing each. */
+static inline void look_up(int8_t q[32], const uint8_t v[32], const int8_t *table)
 {
-    for (int l = 0; l < n; l++)
+    for (int l = 0; l < 32; l++)
         q[l] = table[v[l]];
 }
 

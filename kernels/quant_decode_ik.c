@@ -15,13 +15,16 @@ static unsigned bit(unsigned word, int n)
     return word >> n & 1;
 }
 
-/* Both halves of a sub-block, with the bits 2k and 2k+1 of `halves`; a table half has
- * `size` values. */
-static void look_up16(struct quant_ints *out, const uint8_t v[32], const int8_t *table,
-                      unsigned halves, int k, int size)
+/* Two times 16 columns, whose table halves, of `size` values, are bits 2k and 2k+1 of
+ * `halves`.  v is used up. */
+static void look_up16(struct quant_ints *out, uint8_t v[32], const int8_t *table, unsigned halves,
+                      int k, int size)
 {
-    look_up(out->q, v, table + (unsigned)size * bit(halves, 2 * k), 16);
-    look_up(out->q + 16, v + 16, table + (unsigned)size * bit(halves, 2 * k + 1), 16);
+    for (int l = 0; l < 16; l++)
+        v[l] = (uint8_t)(v[l] + bit(halves, 2 * k) * (unsigned)size);
+    for (int l = 16; l < 32; l++)
+        v[l] = (uint8_t)(v[l] + bit(halves, 2 * k + 1) * (unsigned)size);
+    look_up(out->q, v, table);
 }
 
 /* ---- Scales per 16 -------------------------------------------------------- */
@@ -157,7 +160,7 @@ void decode_iq2_ks(const uint8_t *header, const uint8_t *block, struct quant_int
 
         scale = (scale | (int)bit(extra, 8 + k) << 4) - 16;
         plane2(v, block + 6, k);
-        look_up(out->q, v, quant_values2 + 4 * bit(extra, k), 32);
+        look_up(out->q, v, quant_values2 + 4 * bit(extra, k));
         set_scale32(out, d * (float)scale, 0);
     }
 }
@@ -194,7 +197,7 @@ void decode_iq3_ks(const uint8_t *header, const uint8_t *block, struct quant_int
         scale = (scale | (int)bit(extra, k) << 4) - 16;
         plane2(v, block + 6, k);
         plane1_add(v, block + 70, k, 2);
-        look_up(out->q, v, quant_values3 + 8 * bit(extra, 8 + k), 32);
+        look_up(out->q, v, quant_values3 + 8 * bit(extra, 8 + k));
         set_scale32(out, d * (float)scale, 0);
     }
 }
@@ -224,7 +227,7 @@ void decode_iq5_ks(const uint8_t *header, const uint8_t *block, struct quant_int
     for (int k = 0; k < 8; k++, out++) {
         plane4(v, block + 8, k);
         plane1_add(v, block + 136, k, 4);
-        look_up(out->q, v, quant_values5 + 32 * (block[k] & 1), 32);
+        look_up(out->q, v, quant_values5 + 32 * (block[k] & 1));
         set_scale32(out, odd_scale(d, block[k]), 0);
     }
 }

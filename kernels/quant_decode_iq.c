@@ -14,13 +14,6 @@
 
 /* ---- Bytes in a word ------------------------------------------------------ */
 
-#define BYTES(b) (0x0101010101010101u * (uint64_t)(b))
-
-static inline void store_8(int8_t q[8], uint64_t bytes)
-{
-    memcpy(q, &bytes, sizeof bytes);
-}
-
 /* Eight fields of 2 bits to eight bytes. */
 static inline uint64_t spread2(uint64_t x)
 {
@@ -41,8 +34,7 @@ static inline uint64_t spread3(uint64_t first, uint64_t second)
 /* Negates the bytes whose sign bit is set.  No byte is zero. */
 static inline uint64_t apply_signs(uint64_t bytes, unsigned signs)
 {
-    uint64_t bit = signs * BYTES(1) & 0x8040201008040201;
-    uint64_t one = (bit + BYTES(0x7f)) >> 7 & BYTES(1);
+    uint64_t one = spread1(signs);
 
     return (bytes ^ one * 0xff) + one;
 }
@@ -69,11 +61,10 @@ static inline uint64_t iq3_xxs_levels(unsigned first, unsigned second)
     return l * 8 + (l & l >> 1 & l >> 2 & BYTES(1)) * 2 + BYTES(4);
 }
 
-/* Levels 0, 1, 2 to -8, 0, 8, plus or minus one.  The top bit is flipped twice, so that
- * nothing is carried from byte to byte. */
+/* Levels 0, 1, 2 to -8, 0, 8, plus or minus one. */
 static inline uint64_t iq1_levels(unsigned entry, unsigned minus)
 {
-    return (spread2(entry) * 8 + BYTES(0x79 - 2 * minus)) ^ BYTES(0x80);
+    return subtract_8(spread2(entry) * 8, 7 + 2 * (int)minus);
 }
 
 /* ---- IQ2 ------------------------------------------------------------------ */

@@ -26,11 +26,11 @@ void decode_q4_1(const uint8_t *header, const uint8_t *block, struct quant_ints 
 /* Nibbles whose fifth bits are the 32 bits of the word in front of them. */
 static void five_bits(int8_t q[32], const uint8_t *bytes, int bias)
 {
-    uint32_t fifth = load_u32(bytes);
+    uint8_t v[32];
 
-    split_nibbles(q, bytes + 4, bias);
-    for (int j = 0; j < 32; j++)
-        q[j] = (int8_t)(q[j] + (int)(fifth >> j & 1) * 16);
+    split_to_bytes(v, bytes + 4);
+    for (int i = 0; i < 4; i++)
+        store_8(q + 8 * i, subtract_8(load_8(v + 8 * i) | spread1(bytes[i]) << 4, bias));
 }
 
 void decode_q5_0(const uint8_t *header, const uint8_t *block, struct quant_ints *out)
@@ -47,18 +47,19 @@ void decode_q5_1(const uint8_t *header, const uint8_t *block, struct quant_ints 
     set_scale32(out, load_f16(block), load_f16(block + 2));
 }
 
-/* Q6_0: top bits of columns j, 16+j in the low nibble of byte j, or for j >= 8 in the
- * high nibble of byte j - 8. */
+/* Q6_0: the top bits of columns j and 16 + j are in the low nibble of byte j, those of
+ * 8 + j and 24 + j in the high one. */
 void decode_q6_0(const uint8_t *header, const uint8_t *block, struct quant_ints *out)
 {
-    const uint8_t *top = block + 2, *nibbles = block + 10;
+    uint64_t top = load_8(block + 2);
+    uint8_t v[32];
 
     (void)header;
-    for (int j = 0; j < 16; j++) {
-        int t = top[j % 8] >> (4 * (j / 8));
+    split_to_bytes(v, block + 10);
+    for (int i = 0; i < 4; i++) {
+        uint64_t two = top >> (4 * (i % 2) + 2 * (i / 2)) & BYTES(3);
 
-        out->q[j] = (int8_t)(((nibbles[j] & 15) | (t & 3) << 4) - 32);
-        out->q[16 + j] = (int8_t)((nibbles[j] >> 4 | (t >> 2 & 3) << 4) - 32);
+        store_8(out->q + 8 * i, subtract_8(load_8(v + 8 * i) | two << 4, 32));
     }
     set_scale32(out, load_f16(block), 0);
 }
@@ -140,10 +141,8 @@ void decode_q1_0(const uint8_t *header, const uint8_t *block, struct quant_ints 
 
     (void)header;
     for (int k = 0; k < 4; k++) {
-        uint32_t bits = load_u32(block + 2 + 4 * k);
-
-        for (int j = 0; j < 32; j++)
-            out[k].q[j] = (int8_t)((int)(bits >> j & 1) * 2 - 1);
+        for (int i = 0; i < 4; i++)
+            store_8(out[k].q + 8 * i, subtract_8(spread1(block[2 + 4 * k + i]) * 2, 1));
         set_scale32(&out[k], d, 0);
     }
 }
