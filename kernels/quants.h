@@ -13,7 +13,11 @@
  *     SCALE16   w[i] = (d * s[h]) * q[i] + m * n[h]
  *
  * evaluated in f32, left to right, without fused multiply-adds.  F32, F16 and
- * BF16 are FLOAT: they have no integers.
+ * BF16 are FLOAT: they have no integers.  One type has weights that are no integers:
+ * IQ6_K's codes are a cubic rounded (as its makers' own kernels take it), while
+ * quant_dequantize_row gives the cubic itself.
+ *
+ * docs/kernels.md lists the range of codes and integer scales of every type.
  */
 #ifndef KERNELS_QUANTS_H
 #define KERNELS_QUANTS_H
@@ -91,8 +95,8 @@ void quant_dequantize_row(enum quant t, const uint8_t *row, int64_t n, float *ou
  * never rounded.  `plain` may not overlap `group`. */
 void quant_deinterleave(enum quant t, const uint8_t *group, int64_t n, uint8_t *plain);
 
-/* Returns the index of the first weight of the row that is NaN or infinite (its
- * scale is), or -1. */
+/* Returns the index of the first weight of a plain row that is NaN or infinite (its
+ * scale is, or is so large that weights overflow), or -1. */
 int64_t quant_find_nonfinite(enum quant t, const uint8_t *row, int64_t n);
 
 /* IEEE half and bfloat16 as they lie in files; subnormals kept. */
