@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: MIT */
+/* tests/rank/logits_test.c - the engine gives the reference's logits.
+ *
+ * The reference is float64 on exactly the weights of the file; limits are those of
+ * docs/design.md section 11.  Rows of the table whose model is not at hand are skipped.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "rank/engine.h"
+#include "tests/support/golden.h"
+
+struct run {
+    struct model *model;
+    struct engine *engine;
+    float *logits; /* [n][n_vocab] */
+    int64_t n_vocab;
+};
+
+static void keep_row(void *arg, int64_t pos, const float *logits)
+{
+    struct run *r = arg;
+    memcpy(r->logits + pos * r->n_vocab, logits, (size_t)r->n_vocab * sizeof *logits);
+}
+
+/* Logits of every position of the prompt; the caller frees them. */
+static float *logits_of(const char *path, const struct engine_options *opt, const int32_t *tokens,
+                        int64_t n)
+{
+    struct err e = { 0 };
+    struct run r = { 0 };
+
+    if (model_open(&r.model, path, 0, NULL, 0, &e) != ERR_OK ||
+        engine_create(&r.engine, r.model, opt, &e) != ERR_OK)
+        fail_msg("%s: %s", path, e.msg);
+    r.n_vocab = r.model->hp.n_vocab;
+    r.logits = malloc((size_t)(n * r.n_vocab) * sizeof(float));
+    assert_non_null(r.logits);
+    engine_begin(r.engine, 0, n);
+    if (engine_feed(r.engine, 0, tokens, n, ENGINE_ALL, keep_row, &r, &e) != ERR_OK)
+        fail_msg("%s: %s", path, e.msg);
+    engine_free(&r.engine);
+    model_close(&r.model);
+    return r.logits;
+}
+
+static struct engine_options options(int exact, int mla, enum cache_type cache)
+{
+    struct engine_options o;
+
+    engine_options_default(&o);
+    o.n_threads = 2;
+    o.n_context = 1024;
+    o.exact_math = exact;
+    o.mla = mla;
+    o.cache_type = cache;
+    return o;
+}
+
+/* The golden rows are the last ones of the prompt. */
+static double error_against(const char *golden, const char *path, const struct engine_options *opt,
+                            const char *prompt)
+{
+    struct npy ref;
+    int64_t n;
+    int32_t *tokens = prompt_read(prompt, &n);
+
+    assert_non_null(tokens);
+    if (npy_read(&ref, golden))
+        fail_msg("%s: cannot be read", golden);
+    float *got = logits_of(path, opt, tokens, n);
+    double error =
+        relative_error(got + (n - ref.rows) * ref.cols, ref.data, ref.rows * ref.cols);
+    free(got);
+    free(tokens);
+    free(ref.data);
+    return error;
+}
+
+static const struct row {
+    const char *model, *golden, *prompt;
+    int no_groups;
+    double exact, int8; /* limits; a float model has the same arithmetic in both */
+} rows[] = {
+    { "tiny-v2-f16", "tiny-v2-f16.p64.last8", "p64", 0, 1e-4, 1e-4 },
+    { "tiny-v3-q4_k_m", "tiny-v3-q4_k_m.p64.last8", "p64", 0, 2e-4, 1.5e-2 },
+    { "tiny-v3-legacy-iq4_ks", "tiny-v3-legacy-iq4_ks.p64.last8", "p64", 0, 2e-4, 1.5e-2 },
+    { "tiny-v2-f16", "tiny-v2-f16.p64", "p64", 0, 1e-4, 1e-4 },
+    { "tiny-v2-f16", "tiny-v2-f16.p300.last8", "p300", 0, 1e-4, 1e-4 },
+    { "tiny-v2-legacy-f16", "tiny-v2-legacy-f16.p64", "p64", 0, 1e-4, 1e-4 },
+    { "tiny-v3-f16", "tiny-v3-f16.p64", "p64", 0, 1e-4, 1e-4 },
+    { "tiny-v3-f16", "tiny-v3-f16.nogroups.p64", "p64", 1, 1e-4, 1e-4 },
+    { "tiny-v3-f16", "tiny-v3-f16.p300.last8", "p300", 0, 1e-4, 1e-4 },
+    { "tiny-v3-q8_0", "tiny-v3-q8_0.p64", "p64", 0, 2e-4, 1.5e-2 },
+    { "tiny-v3-q4_k_m", "tiny-v3-q4_k_m.p64", "p64", 0, 2e-4, 1.5e-2 },
+    { "tiny-v3-q2_k", "tiny-v3-q2_k.p64", "p64", 0, 2e-4, 3e-2 },
+    { "tiny-v3-iq4_xs", "tiny-v3-iq4_xs.p64", "p64", 0, 2e-4, 1.5e-2 },
+    { "tiny-v3-legacy-q4_k_m", "tiny-v3-legacy-q4_k_m.p64", "p64", 0, 2e-4, 1.5e-2 },
+    { "tiny-v3-legacy-iq4_ks", "tiny-v3-legacy-iq4_ks.p64", "p64", 0, 2e-4, 1.5e-2 },
+};
+
+static const struct {
+    enum cache_type type;
+    double more;
+} caches[] = { { CACHE_F32, 0 }, { CACHE_F16, 1e-3 }, { CACHE_Q8_0, 2e-3 }, { CACHE_BF16, 1e-2 } };
+
+static void logits_are_the_references(void **state)
+{
+    const struct row *row = *state;
+    char model[128], golden[128];
+
+    snprintf(model, sizeof model, "%s.gguf", row->model);
+    snprintf(golden, sizeof golden, "logits/%s.npy", row->golden);
+    const char *path = fixture_model(model), *ref = fixture_golden(golden);
+    if (!path || !ref)
+        skip();
+    for (int exact = 0; exact <= 1; exact++) {
+        for (int mla = 0; mla <= 1; mla++) { /* expanded, absorbed */
+            for (size_t c = 0; c < sizeof caches / sizeof *caches; c++) {
+                struct engine_options o = options(exact, mla, caches[c].type);
+                o.router_groups = !row->no_groups;
+                double limit = (exact ? row->exact : row->int8) + caches[c].more;
+                double error = error_against(ref, path, &o, row->prompt);
+                print_message("%s %s -mla %d -ctk %s: %.2e (limit %.2e)\n", row->golden,
+                              exact ? "exact" : "int8", mla, cache_type_name(caches[c].type), error,
+                              limit);
+                if (!(error <= limit))
+                    fail_msg("%s %s -mla %d -ctk %s: error %.3e, limit %.3e", row->golden,
+                             exact ? "exact" : "int8", mla, cache_type_name(caches[c].type), error,
+                             limit);
+            }
+        }
+    }
+}
+
+int main(void)
+{
+    struct CMUnitTest tests[sizeof rows / sizeof *rows];
+
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        tests[i] = (struct CMUnitTest){ rows[i].golden, logits_are_the_references, NULL, NULL,
+                                        (void *)(uintptr_t)&rows[i] };
+    return cmocka_run_group_tests_name("rank/logits", tests, NULL, NULL);
+}
