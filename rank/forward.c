@@ -290,6 +290,7 @@ static void output_head(const struct worker *w)
     int int8 = matrix_wants_int8(&f->math, out), row = 0;
     int64_t d = f->hp->d_model, g0, g1;
 
+    team_barrier(); /* rows are dealt otherwise than tokens were settled */
     for (int t = 0; t < f->batch->n; t++) {
         if (!f->batch->tokens[t].want_logits)
             continue;

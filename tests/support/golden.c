@@ -30,8 +30,8 @@ int npy_read(struct npy *out, const char *path)
     out->rows = rows;
     out->cols = cols;
     out->data = malloc((size_t)(rows * cols) * sizeof(float));
-    if (!out->data || fread(out->data, sizeof(float), (size_t)(rows * cols), f) !=
-                          (size_t)(rows * cols))
+    if (!out->data ||
+        fread(out->data, sizeof(float), (size_t)(rows * cols), f) != (size_t)(rows * cols))
         goto out;
     rc = 0;
 out:
