@@ -43,7 +43,10 @@ enum { LANES = 16, ATOM_BLOCKS = PACK_ATOM / 32 };
 
 enum form { FORM_S8, FORM_U4, FORM_U5, FORM_U6 };
 
-/* A word must vanish into its caller: it passes vectors and constants. */
+/* A word must vanish into its caller: it passes vectors and constants.  The portable words are
+ * left to the compiler, which takes minutes over so much inlined plain C. */
+#ifndef WORD
 #define WORD static inline __attribute__((always_inline))
+#endif
 
 #endif

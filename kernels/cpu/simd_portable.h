@@ -9,6 +9,7 @@
 
 #include <math.h>
 
+#define WORD static inline
 #include "kernels/cpu/simd.h"
 
 enum { VX_COLUMNS = 4, VF_COLUMNS = 4, SCORE_QUERIES = 2, SCORE_KEYS = 2, VALUE_QUERIES = 2 };
