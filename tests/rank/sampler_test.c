@@ -12,7 +12,7 @@
 #include "rank/philox.h"
 #include "rank/sampler.h"
 
-enum { DRAWS = 20000 };
+enum { DRAWS = 6000 };
 
 static struct sampling off(float temperature)
 {
@@ -251,7 +251,7 @@ static void choices_equal_the_naive_ones(void **state)
     (void)state;
     srand(3);
     assert_int_equal(sampler_create(&s, N, NULL), ERR_OK);
-    for (int round = 0; round < 400; round++) {
+    for (int round = 0; round < 200; round++) {
         float grid = round % 2 ? 4 : 4096;
         for (int i = 0; i < N; i++) {
             float x = (float)(rand() % 20000 - 10000) / 1000;
