@@ -6,6 +6,9 @@
 #include <string.h>
 
 const struct cpu_kernels *const cpu_kernels_all[] = {
+#if defined(__x86_64__)
+    &cpu_kernels_avx2,
+#endif
     &cpu_kernels_portable,
     NULL,
 };

@@ -104,6 +104,13 @@ WORD vf vf_max(vf a, vf b)
     return a;
 }
 
+WORD vf vf_neg(vf a)
+{
+    for (int i = 0; i < LANES; i++)
+        a.v[i] = -a.v[i];
+    return a;
+}
+
 /* a * b + c, rounded once */
 WORD vf vf_fma(vf a, vf b, vf c)
 {
@@ -279,14 +286,17 @@ WORD void vs_put_row(struct vs *w, int r, const int8_t q[32], const int16_t s[2]
         w->w[i][r] = (int16_t)(q[i] * s[i / 16]);
 }
 
-/* Columns k, k+1, ... of x[0..nc-1]. */
-WORD void vx_put(struct vx *v, enum form form, const struct cpu_column *x, int64_t k, int n_blocks,
-                 int nc)
+WORD void vx_point(struct vx *v, const struct cpu_column *x, int64_t k, int nc)
 {
-    (void)form;
-    (void)n_blocks;
     for (int c = 0; c < nc; c++)
         v->q[c] = x[c].q + k;
+}
+
+WORD void vx_widen(struct vx *v, int n_blocks, int nc)
+{
+    (void)v;
+    (void)n_blocks;
+    (void)nc;
 }
 
 WORD void block_dots(enum form form, vi *sum, const union codes *w, const struct vx *x, int b,
