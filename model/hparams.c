@@ -6,12 +6,14 @@
  */
 #include "model/hparams.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
 #include "model/hparams_reader.h"
+#include "model/tensor_shape.h"
 
 /* ---- Shared by the steps ------------------------------------------------ */
 
@@ -24,20 +26,33 @@ const struct gguf_tensor *hparams_tensor(const struct hparams_reader *r, int lay
     return gguf_tensor_find(r->gguf, full);
 }
 
-enum err_code hparams_misshapen(const struct hparams_reader *r, const struct gguf_tensor *t,
-                                int64_t d0, int64_t d1, const char *because)
+enum err_code hparams_refuse(const struct hparams_reader *r, enum err_code code,
+                             enum setting_key key, const char *text, ...)
 {
-    char expected[48];
+    char what[320];
+    va_list args;
 
-    if (d1 == 0)
-        (void)snprintf(expected, sizeof expected, "[%lld]", (long long)d0);
-    else
-        (void)snprintf(expected, sizeof expected, "[%lld, %lld]", (long long)d0, (long long)d1);
-    return err_set(r->err, ERR_FORMAT,
-                   "%s: %s: expected %s by %s, found [%lld, %lld, %lld]; convert it again or "
-                   "correct the key with --override-kv",
-                   r->path, t->name, expected, because, (long long)t->dim[0], (long long)t->dim[1],
-                   (long long)t->dim[2]);
+    va_start(args, text);
+    (void)vsnprintf(what, sizeof what, text, args);
+    va_end(args);
+    (void)err_set(r->err, code, "%s: %s.%s: %s", r->path, gguf_architecture(r->gguf),
+                  settings_key(key), what);
+    return code;
+}
+
+enum err_code hparams_misshapen(const struct hparams_reader *r, const struct gguf_tensor *t,
+                                int64_t d0, int64_t d1, int64_t d2, const char *because)
+{
+    const int64_t want[] = { d0, d1, d2 };
+    char expected[TENSOR_SHAPE_CHARS], found[TENSOR_SHAPE_CHARS];
+
+    tensor_print_shape(expected, want, d2 ? 3 : d1 ? 2 : 1);
+    tensor_print_shape(found, t->dim, t->n_dims);
+    (void)err_set(r->err, ERR_FORMAT,
+                  "%s: %s: expected %s by %s, found %s; convert it again or correct the key with "
+                  "--override-kv",
+                  r->path, t->name, expected, because, found);
+    return ERR_FORMAT;
 }
 
 /* ---- Architecture ------------------------------------------------------- */
@@ -110,10 +125,10 @@ static enum err_code find_blocks(struct hparams_reader *r)
     hp->n_layers_file = (int)settings_int(&r->set, SETTING_BLOCK_COUNT);
     hp->n_layers = hp->n_layers_file - count_mtp_blocks(r, hp->n_layers_file);
     if (hp->n_layers < 1)
-        return err_set(r->err, ERR_FORMAT,
-                       "%s: block_count: all %d blocks are for multi-token prediction; this file "
-                       "is an add-on to a model, not a model",
-                       r->path, hp->n_layers_file);
+        return hparams_refuse(r, ERR_FORMAT, SETTING_BLOCK_COUNT,
+                              "all %d blocks are for multi-token prediction; this file is an "
+                              "add-on to a model, not a model",
+                              hp->n_layers_file);
     hp->context_length = settings_int(&r->set, SETTING_CONTEXT_LENGTH);
     hp->d_model = settings_int(&r->set, SETTING_EMBEDDING_LENGTH);
     return ERR_OK;
@@ -135,7 +150,7 @@ static enum err_code find_vocabulary(struct hparams_reader *r)
                          "missing; rows of token_embd.weight");
     r->hp->n_vocab = (int)settings_int(&r->set, SETTING_VOCAB_SIZE);
     if (embd->dim[0] != r->hp->d_model || embd->dim[1] != r->hp->n_vocab)
-        return hparams_misshapen(r, embd, r->hp->d_model, r->hp->n_vocab,
+        return hparams_misshapen(r, embd, r->hp->d_model, r->hp->n_vocab, 0,
                                  "embedding_length and vocab_size");
     return ERR_OK;
 }

@@ -54,7 +54,7 @@ static enum err_code find_query(struct hparams_reader *r, struct first_block *b)
                              "rows of %s", q_a->name);
         r->hp->q_lora_rank = settings_int(&r->set, SETTING_Q_LORA_RANK);
         if (q_a->dim[1] != r->hp->q_lora_rank)
-            return hparams_misshapen(r, q_a, r->hp->d_model, r->hp->q_lora_rank,
+            return hparams_misshapen(r, q_a, r->hp->d_model, r->hp->q_lora_rank, 0,
                                      "attention.q_lora_rank");
         b->q = hparams_tensor(r, 0, "attn_q_b.weight");
     } else if (q) {
@@ -76,7 +76,7 @@ static enum err_code find_tensors(struct hparams_reader *r, struct first_block *
     b->kv_a_norm = hparams_tensor(r, 0, "attn_kv_a_norm.weight");
     b->output = hparams_tensor(r, 0, "attn_output.weight");
     if (!b->q)
-        missing = "attn_q, or both attn_q_a and attn_q_b";
+        missing = "attn_q (or attn_q_a and attn_q_b)";
     else if (!b->kv_a)
         missing = "attn_kv_a_mqa";
     else if (!b->kv_a_norm)
@@ -112,16 +112,17 @@ static enum err_code blame(const struct hparams_reader *r, const struct first_bl
     int64_t head = claimed_head(r);
 
     if (claimed_rope != hp->d_rope)
-        return hparams_misshapen(r, b->kv_a, hp->d_model, hp->kv_lora_rank + d_head - hp->d_nope,
+        return hparams_misshapen(r, b->kv_a, hp->d_model, hp->kv_lora_rank + d_head - hp->d_nope, 0,
                                  "attention.kv_lora_rank and the width of a head");
     if (head != 0 && head != d_head)
-        return hparams_misshapen(r, b->q, b->q->dim[0], hp->n_heads * head,
+        return hparams_misshapen(r, b->q, b->q->dim[0], hp->n_heads * head, 0,
                                  "attention.head_count and key_length");
     if (b->k_b)
         return hparams_misshapen(r, b->k_b, d_head - hp->d_rope, b->k_b->dim[1],
+                                 b->k_b->n_dims > 2 ? b->k_b->dim[2] : 0,
                                  "the width of a head and rope.dimension_count");
     return hparams_misshapen(r, b->kv_b, hp->kv_lora_rank,
-                             hp->n_heads * (d_head - hp->d_rope + hp->d_v),
+                             hp->n_heads * (d_head - hp->d_rope + hp->d_v), 0,
                              "the width of a head and rope.dimension_count");
 }
 
@@ -133,18 +134,18 @@ static enum err_code solve(struct hparams_reader *r, const struct first_block *b
 
     hp->kv_lora_rank = settings_int(&r->set, SETTING_KV_LORA_RANK);
     if (b->kv_a_norm->dim[0] != hp->kv_lora_rank)
-        return hparams_misshapen(r, b->kv_a_norm, hp->kv_lora_rank, 0, "attention.kv_lora_rank");
+        return hparams_misshapen(r, b->kv_a_norm, hp->kv_lora_rank, 0, 0, "attention.kv_lora_rank");
     hp->d_rope = b->kv_a->dim[1] - hp->kv_lora_rank;
     if (hp->d_rope <= 0 || hp->d_rope % 2 != 0)
         return hparams_misshapen(r, b->kv_a, hp->d_model,
                                  hp->kv_lora_rank +
                                      settings_int(&r->set, SETTING_ROPE_DIMENSION_COUNT),
-                                 "attention.kv_lora_rank and an even rope.dimension_count");
+                                 0, "attention.kv_lora_rank and an even rope.dimension_count");
     if (b->q->dim[1] % h != 0 || b->q->dim[1] / h <= hp->d_rope)
-        return hparams_misshapen(r, b->q, b->q->dim[0], h * claimed_head(r),
+        return hparams_misshapen(r, b->q, b->q->dim[0], h * claimed_head(r), 0,
                                  "attention.head_count");
     if (b->output->dim[0] % h != 0)
-        return hparams_misshapen(r, b->output, h * (b->output->dim[0] / h), hp->d_model,
+        return hparams_misshapen(r, b->output, h * (b->output->dim[0] / h), hp->d_model, 0,
                                  "attention.head_count");
     d_head = b->q->dim[1] / h;
     hp->d_v = b->output->dim[0] / h;
@@ -154,21 +155,27 @@ static enum err_code solve(struct hparams_reader *r, const struct first_block *b
     return ERR_OK;
 }
 
-/* Holds one key against the width the tensors show.  `other` is what a converter may have
- * written in its place with a different meaning, or 0. */
-static enum err_code hold(const struct hparams_reader *r, enum setting_key key, int64_t width,
-                          int64_t other, const struct gguf_tensor *t)
+/* Holds a key against the head width that the tensors show.  `other` is the width that a
+ * converter of another layout writes in its place. */
+static enum err_code hold_key_length(const struct hparams_reader *r, const struct first_block *b,
+                                     enum setting_key key, int64_t other)
 {
-    int64_t claimed = settings_int(&r->set, key);
-    long long rows = t->dim[1] * t->dim[2];
+    int64_t claimed = settings_int(&r->set, key), width = r->hp->d_nope + r->hp->d_rope;
 
     if (!settings_has(&r->set, key) || claimed == width || claimed == other)
         return ERR_OK;
-    return err_set(r->err, ERR_FORMAT,
-                   "%s: %s: expected %s %lld, found %lld x %lld elements, which make it %lld; "
-                   "correct the key with --override-kv",
-                   r->path, t->name, settings_key(key), (long long)claimed, (long long)t->dim[0],
-                   rows, (long long)width);
+    return hparams_misshapen(r, b->q, b->q->dim[0], r->hp->n_heads * claimed, 0, settings_key(key));
+}
+
+static enum err_code hold_value_length(const struct hparams_reader *r, const struct first_block *b,
+                                       enum setting_key key, int64_t other)
+{
+    int64_t claimed = settings_int(&r->set, key);
+
+    if (!settings_has(&r->set, key) || claimed == r->hp->d_v || claimed == other)
+        return ERR_OK;
+    return hparams_misshapen(r, b->output, r->hp->n_heads * claimed, r->hp->d_model, 0,
+                             settings_key(key));
 }
 
 /* rope.dimension_count: some converters left it out or wrote the width of the whole head. */
@@ -181,7 +188,7 @@ static enum err_code settle_rope_width(struct hparams_reader *r, const struct fi
     if (claimed == hp->d_rope)
         return ERR_OK;
     if (settings_has(&r->set, SETTING_ROPE_DIMENSION_COUNT) && claimed != d_head)
-        return hparams_misshapen(r, b->kv_a, hp->d_model, hp->kv_lora_rank + claimed,
+        return hparams_misshapen(r, b->kv_a, hp->d_model, hp->kv_lora_rank + claimed, 0,
                                  "rope.dimension_count");
     if (claimed == 0)
         settings_set_int(&r->set, SETTING_ROPE_DIMENSION_COUNT, hp->d_rope, HPARAM_DERIVED,
@@ -215,18 +222,18 @@ enum err_code hparams_find_attention(struct hparams_reader *r)
 {
     struct hparams *hp = r->hp;
     struct first_block b = { 0 };
-    int64_t d_head;
+    int64_t d_c;
 
     hp->n_heads = (int)settings_int(&r->set, SETTING_HEAD_COUNT);
     hp->rms_eps = settings_real(&r->set, SETTING_RMS_EPSILON);
     TRY(find_tensors(r, &b));
     TRY(solve(r, &b));
     TRY(settle_rope_width(r, &b));
-    d_head = hp->d_nope + hp->d_rope;
-    TRY(hold(r, SETTING_KEY_LENGTH_MLA, d_head, 0, b.q));
-    TRY(hold(r, SETTING_VALUE_LENGTH_MLA, hp->d_v, 0, b.output));
-    TRY(hold(r, SETTING_KEY_LENGTH, d_head, hp->kv_lora_rank + hp->d_rope, b.q));
-    TRY(hold(r, SETTING_VALUE_LENGTH, hp->d_v, hp->kv_lora_rank, b.output));
+    d_c = hp->kv_lora_rank;
+    TRY(hold_key_length(r, &b, SETTING_KEY_LENGTH_MLA, 0));
+    TRY(hold_value_length(r, &b, SETTING_VALUE_LENGTH_MLA, 0));
+    TRY(hold_key_length(r, &b, SETTING_KEY_LENGTH, d_c + hp->d_rope));
+    TRY(hold_value_length(r, &b, SETTING_VALUE_LENGTH, d_c));
     note_widths(r, &b);
     return ERR_OK;
 }

@@ -21,9 +21,15 @@ struct hparams_reader {
 const struct gguf_tensor *hparams_tensor(const struct hparams_reader *r, int layer,
                                          const char *name);
 
-/* ERR_FORMAT: a tensor has another shape than the numbers ask for; d1 is 0 for a vector. */
+/* Fills the error with "FILE: ARCHITECTURE.KEY: TEXT" and returns `code`. */
+enum err_code hparams_refuse(const struct hparams_reader *r, enum err_code code,
+                             enum setting_key key, const char *text, ...)
+    __attribute__((format(printf, 4, 5)));
+
+/* ERR_FORMAT: a tensor has another shape than the keys that `because` names ask for.  d1 is 0
+ * for a vector, d2 for a matrix. */
 enum err_code hparams_misshapen(const struct hparams_reader *r, const struct gguf_tensor *t,
-                                int64_t d0, int64_t d1, const char *because);
+                                int64_t d0, int64_t d1, int64_t d2, const char *because);
 
 /* hparams_attention.c: the layout, and d_c, d_n, d_r, d_v from shapes and keys. */
 enum err_code hparams_find_attention(struct hparams_reader *r);

@@ -81,10 +81,8 @@ static enum err_code find_scaling(struct hparams_reader *r, enum scaling *out)
     else if (strcmp(type, "none") == 0)
         *out = SCALING_NONE;
     else
-        return err_set(r->err, ERR_UNSUPPORTED,
-                       "%s: rope.scaling.type: \"%s\" is not supported; only yarn, linear and "
-                       "none are",
-                       r->path, type);
+        return hparams_refuse(r, ERR_UNSUPPORTED, SETTING_ROPE_SCALING_TYPE,
+                              "\"%s\" is not supported; only yarn, linear and none are", type);
     return ERR_OK;
 }
 
@@ -159,10 +157,8 @@ static enum err_code find_temperature(struct hparams_reader *r)
                          "missing; the original context, as in Mistral's files");
     hp->attn_temp_length = settings_int(&r->set, SETTING_TEMPERATURE_LENGTH);
     if (hp->attn_temp_length == 0)
-        return err_set(r->err, ERR_FORMAT,
-                       "%s: attention.temperature_length: is missing beside temperature_scale; "
-                       "give it with --override-kv",
-                       r->path);
+        return hparams_refuse(r, ERR_FORMAT, SETTING_TEMPERATURE_LENGTH,
+                              "is missing beside temperature_scale; give it with --override-kv");
     return ERR_OK;
 }
 
@@ -179,10 +175,9 @@ enum err_code hparams_find_rope(struct hparams_reader *r)
     TRY(find_scaling(r, &scaling));
     if (scaling == SCALING_YARN && settings_real(&r->set, SETTING_ROPE_SCALING_FACTOR) == 0) {
         if (!is_v3(hp))
-            return err_set(r->err, ERR_FORMAT,
-                           "%s: rope.scaling.factor: is missing beside rope.scaling.type yarn; "
-                           "give it with --override-kv",
-                           r->path);
+            return hparams_refuse(r, ERR_FORMAT, SETTING_ROPE_SCALING_FACTOR,
+                                  "is missing beside rope.scaling.type yarn; give it with "
+                                  "--override-kv");
         restore_v3(r);
     }
     if (scaling != SCALING_NONE && settings_real(&r->set, SETTING_ROPE_SCALING_FACTOR) > 0)

@@ -31,19 +31,17 @@ static enum err_code find_dense_blocks(struct hparams_reader *r)
     hp->n_dense = first;
     if (settings_has(&r->set, SETTING_LEADING_DENSE) && claimed != first &&
         !(first == hp->n_layers && claimed > first))
-        return err_set(r->err, ERR_FORMAT,
-                       "%s: leading_dense_block_count: expected %d dense blocks, found %d "
-                       "in front of the first with experts; correct it with --override-kv",
-                       r->path, claimed, first);
+        return hparams_refuse(r, ERR_FORMAT, SETTING_LEADING_DENSE,
+                              "expected %d dense blocks, found %d in front of the first with "
+                              "experts; correct it with --override-kv",
+                              claimed, first);
     if (!settings_has(&r->set, SETTING_LEADING_DENSE))
         settings_set_int(&r->set, SETTING_LEADING_DENSE, first, HPARAM_DERIVED,
                          "blocks in front of the first with experts");
     hp->d_ffn = settings_int(&r->set, SETTING_FEED_FORWARD_LENGTH);
     if (first > 0 && hp->d_ffn == 0)
-        return err_set(r->err, ERR_FORMAT,
-                       "%s: feed_forward_length: is 0 in a model with dense blocks; "
-                       "correct it with --override-kv",
-                       r->path);
+        return hparams_refuse(r, ERR_FORMAT, SETTING_FEED_FORWARD_LENGTH,
+                              "is 0 in a model with dense blocks; correct it with --override-kv");
     return ERR_OK;
 }
 
@@ -60,9 +58,9 @@ static enum err_code need(const struct hparams_reader *r, enum setting_key key)
 {
     if (settings_int(&r->set, key) > 0)
         return ERR_OK;
-    return err_set(r->err, ERR_FORMAT,
-                   "%s: %s: is %s, but blk.%d has experts; give it with --override-kv", r->path,
-                   settings_key(key), settings_has(&r->set, key) ? "0" : "missing", r->hp->n_dense);
+    return hparams_refuse(r, ERR_FORMAT, key,
+                          "is %s, but blk.%d has experts; give it with --override-kv",
+                          settings_has(&r->set, key) ? "0" : "missing", r->hp->n_dense);
 }
 
 static enum err_code find_experts(struct hparams_reader *r)
@@ -88,12 +86,12 @@ static enum err_code find_experts(struct hparams_reader *r)
     hp->n_experts_used = (int)settings_int(&r->set, SETTING_EXPERT_USED_COUNT);
     hp->d_expert = settings_int(&r->set, SETTING_EXPERT_FEED_FORWARD);
     if (hp->n_experts_used > hp->n_experts)
-        return err_set(r->err, ERR_FORMAT,
-                       "%s: expert_used_count: is %d of %d experts; correct it with --override-kv",
-                       r->path, hp->n_experts_used, hp->n_experts);
+        return hparams_refuse(r, ERR_FORMAT, SETTING_EXPERT_USED_COUNT,
+                              "is %d of %d experts; correct it with --override-kv",
+                              hp->n_experts_used, hp->n_experts);
     if (!settings_has(&r->set, SETTING_EXPERT_SHARED_COUNT)) {
         if (shared && shared->dim[0] % hp->d_expert != 0)
-            return hparams_misshapen(r, shared, hp->d_expert, hp->d_model,
+            return hparams_misshapen(r, shared, hp->d_expert, hp->d_model, 0,
                                      "expert_feed_forward_length");
         settings_set_int(&r->set, SETTING_EXPERT_SHARED_COUNT,
                          shared ? shared->dim[0] / hp->d_expert : 0, HPARAM_DERIVED,
@@ -120,10 +118,10 @@ static enum err_code find_gating(struct hparams_reader *r)
                  r->path, r->has_bias ? "sigmoid" : "softmax", r->has_bias ? "a" : "no");
     }
     if (code < GATING_SOFTMAX || code > GATING_SOFTMAX_SELECTED)
-        return err_set(r->err, ERR_UNSUPPORTED,
-                       "%s: expert_gating_func: is %lld; only 1 (softmax), 2 (sigmoid) and "
-                       "3 (softmax over the chosen) are supported",
-                       r->path, (long long)code);
+        return hparams_refuse(r, ERR_UNSUPPORTED, SETTING_EXPERT_GATING_FUNC,
+                              "is %lld; only 1 (softmax), 2 (sigmoid) and 3 (softmax over the "
+                              "chosen) are supported",
+                              (long long)code);
     r->hp->gating = (enum router_gating)code;
     return ERR_OK;
 }
@@ -167,10 +165,10 @@ static enum err_code find_groups(struct hparams_reader *r)
     if (hp->n_experts % hp->n_groups != 0 || hp->n_groups_used < 1 ||
         hp->n_groups_used > hp->n_groups || size * hp->n_groups_used < hp->n_experts_used ||
         (!hp->group_score_max && size < 2))
-        return err_set(r->err, ERR_FORMAT,
-                       "%s: expert_group_count: %d groups, %d of them used, cannot yield %d of %d "
-                       "experts; correct it with --override-kv",
-                       r->path, hp->n_groups, hp->n_groups_used, hp->n_experts_used, hp->n_experts);
+        return hparams_refuse(r, ERR_FORMAT, SETTING_EXPERT_GROUP_COUNT,
+                              "%d groups, %d of them used, cannot yield %d of %d experts; correct "
+                              "it with --override-kv",
+                              hp->n_groups, hp->n_groups_used, hp->n_experts_used, hp->n_experts);
     settings_set_word(&r->set, SETTING_EXPERT_GROUP_SCORE,
                       hp->group_score_max ? "maximum" : "two largest", HPARAM_DERIVED,
                       "the router has %s bias", r->has_bias ? "a" : "no");
@@ -202,10 +200,10 @@ enum err_code hparams_find_router(struct hparams_reader *r)
     TRY(find_dense_blocks(r));
     if (hp->n_dense == hp->n_layers) {
         if (settings_int(&r->set, SETTING_EXPERT_COUNT) > 0)
-            return err_set(r->err, ERR_FORMAT,
-                           "%s: expert_count: expected %lld experts, found no block with any; "
-                           "download or convert the file again",
-                           r->path, (long long)settings_int(&r->set, SETTING_EXPERT_COUNT));
+            return hparams_refuse(r, ERR_FORMAT, SETTING_EXPERT_COUNT,
+                                  "expected %lld experts, found no block with any; download or "
+                                  "convert the file again",
+                                  (long long)settings_int(&r->set, SETTING_EXPERT_COUNT));
         return ERR_OK;
     }
     TRY(find_experts(r));

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "model/tensor_shape.h"
 
 /* ---- What is wanted ----------------------------------------------------- */
 
@@ -58,17 +59,6 @@ static const struct gguf_tensor *find_tensor(const struct gguf *g, const char *p
     return gguf_tensor_find(g, name);
 }
 
-static void print_shape(char *out, size_t size, const int64_t *dim, int n)
-{
-    size_t used = 0;
-
-    for (int i = 0; i < n && used < size; i++)
-        used +=
-            (size_t)snprintf(out + used, size - used, "%s%lld", i ? ", " : "[", (long long)dim[i]);
-    if (used < size)
-        (void)snprintf(out + used, size - used, "]");
-}
-
 /* ik's k_b and v_b lie flat: [d0, d1 * d2], the same bytes. */
 static int shape_fits(const struct gguf_tensor *t, const struct want *w, enum tensor_role role)
 {
@@ -83,12 +73,12 @@ static int shape_fits(const struct gguf_tensor *t, const struct want *w, enum te
 static enum err_code check_shape(const struct model *m, const struct gguf_tensor *t,
                                  const struct want *w, enum tensor_role role, struct err *e)
 {
-    char expected[96], found[96];
+    char expected[TENSOR_SHAPE_CHARS], found[TENSOR_SHAPE_CHARS];
 
     if (shape_fits(t, w, role))
         return ERR_OK;
-    print_shape(expected, sizeof expected, w->dim, w->n_dims);
-    print_shape(found, sizeof found, t->dim, t->n_dims);
+    tensor_print_shape(expected, w->dim, w->n_dims);
+    tensor_print_shape(found, t->dim, t->n_dims);
     return err_set(e, ERR_FORMAT,
                    "%s: %s: expected %s by the metadata, found %s; the file is not usable",
                    gguf_part_path(m->gguf, t->part), t->name, expected, found);

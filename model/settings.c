@@ -62,7 +62,7 @@ static enum err_code read_number(const struct setting_row *row, const struct ggu
         number = (double)out->integer;
     }
     if (!(number >= row->low && number <= row->high)) /* false for NaN */
-        return err_set(e, ERR_FORMAT, "%s: is %.9g, outside %.9g..%.9g; the file is not usable",
+        return err_set(e, ERR_FORMAT, "%s: is %.10g, outside %.10g..%.10g; the file is not usable",
                        where, number, row->low, row->high);
     return ERR_OK;
 }
@@ -166,6 +166,10 @@ void settings_set_word(struct settings *s, enum setting_key k, const char *value
  * holds as floats: 1e-06, not 9.99999997e-07. */
 static void print_real(char *out, size_t size, double v)
 {
+    if (v == trunc(v) && fabs(v) < 1e15) {
+        (void)snprintf(out, size, "%.0f", v);
+        return;
+    }
     for (int digits = 1; digits <= 17; digits++) {
         double back;
         (void)snprintf(out, size, "%.*g", digits, v);
