@@ -26,6 +26,7 @@
 #include <pcre2.h>
 
 #include "base/utf8.h"
+#include "model/gguf_part.h"
 
 /* ---- The table ---------------------------------------------------------- */
 
