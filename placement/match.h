@@ -13,13 +13,8 @@
 #include <stdint.h>
 
 #include "placement/findings.h"
+#include "placement/name_index.h"
 #include "placement/rules.h"
-
-/* A tensor of the file as rules see it. */
-struct named_tensor {
-    const char *name; /* borrowed */
-    int64_t bytes;    /* in the file */
-};
 
 struct rule_take {
     int tensors, tensors_alone; /* as first match; if it stood alone         */
@@ -35,6 +30,8 @@ struct match {
     int *rule_of;            /* [n_tensors], -1: no rule        */
     uint64_t *alone;         /* [n_rules][match_words] bits     */
     int n_words;
+    const struct named_tensor *tensors; /* [n_tensors], borrowed */
+    struct name_index index;
 };
 
 /* Runs every rule over every name.  What is wrong with single rules goes to *findings.
@@ -43,6 +40,12 @@ enum err_code match_rules(struct match *m, const struct rules *rules,
                           const struct named_tensor *tensors, int n_tensors,
                           struct findings *findings, struct err *e);
 void match_free(struct match *m);
+
+/* What any pattern takes of the same tensors: writes [n_words] bits.  Returns their number; -1 if
+ * the pattern is invalid, -2 - t if it was stopped on tensor t (no bit is set then).  `why` tells
+ * of an invalid one; its code ERR_NOMEM is to be passed on. */
+int match_text(const struct match *m, const char *pattern, uint64_t *bits, int *column,
+               struct err *why);
 
 /* Whether rule r would take tensor t if it stood alone. */
 static inline int match_alone(const struct match *m, int r, int t)

@@ -9,8 +9,13 @@
 
 #include <stdint.h>
 
-#include "placement/match.h"
 #include "placement/pattern.h"
+
+/* A tensor of the file as rules see it. */
+struct named_tensor {
+    const char *name; /* borrowed */
+    int64_t bytes;    /* in the file */
+};
 
 enum { NAME_INDEX_PAIRS = 4096 };
 

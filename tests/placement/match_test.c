@@ -4,7 +4,7 @@
 
 #include <time.h>
 
-static struct match match_text(const struct rules *r, const struct names *names, struct findings *f)
+static struct match run_rules(const struct rules *r, const struct names *names, struct findings *f)
 {
     struct match m;
     struct err e = { 0 };
@@ -44,7 +44,7 @@ static void check_expected_row(const struct names *names, char **field)
     struct err e = { 0 };
 
     assert_int_equal(rules_add_text(&r, "-ot", field[4], &e), ERR_OK);
-    struct match m = match_text(&r, names, &f);
+    struct match m = run_rules(&r, names, &f);
     int i = find_pattern(&r, field[1]);
     if (i < 0)
         fail_msg("row %s: no rule with pattern %s in %s", field[0], field[1], field[4]);
@@ -100,7 +100,7 @@ static void check_list_row(const struct names *names, char **field)
         assert_int_equal(rules_add_text(&r, "-ot", opt, &e), ERR_OK);
         opt = next;
     }
-    struct match m = match_text(&r, names, &f);
+    struct match m = run_rules(&r, names, &f);
     for (char *n = strtok(field[2], " "); n; n = strtok(NULL, " "), i++) {
         assert_true(i < r.n);
         if (m.takes[i].tensors != atoi(n))
@@ -145,7 +145,7 @@ static void losers_name_the_winner(void **state)
 
     (void)state;
     assert_int_equal(rules_add_text(&r, "-ot", "blk\\.3\\.=CUDA0,exps=CPU,exps=CUDA1", &e), ERR_OK);
-    struct match m = match_text(&r, names, &f);
+    struct match m = run_rules(&r, names, &f);
     assert_int_equal(m.takes[1].tensors, 171);
     assert_int_equal(m.takes[1].lost_to, 0);
     assert_int_equal(m.takes[2].tensors, 0);
@@ -189,7 +189,7 @@ static void literals_never_exclude(void **state)
         char text[256];
         snprintf(text, sizeof text, "%s=CPU", rows[i].pattern);
         assert_int_equal(rules_add_text(&r, "-ot", text, &e), ERR_OK);
-        struct match m = match_text(&r, names, &f);
+        struct match m = run_rules(&r, names, &f);
         if (m.takes[0].tensors != rows[i].tensors)
             fail_msg("%s: %d tensors, expected %d", rows[i].pattern, m.takes[0].tensors,
                      rows[i].tensors);
@@ -212,7 +212,7 @@ static void catastrophic_pattern_is_stopped(void **state)
         struct findings f = { 0 };
         struct err e = { 0 };
         assert_int_equal(rules_add_text(&r, "-ot", patterns[i], &e), ERR_OK);
-        struct match m = match_text(&r, names, &f);
+        struct match m = run_rules(&r, names, &f);
         assert_true(m.takes[0].stopped);
         assert_int_equal(m.takes[0].tensors, 0);
         support_want(&f, FINDING_ERROR, 0, "stopped after");
@@ -263,7 +263,7 @@ static void ten_thousand_rules(void **state)
         assert_int_equal(rules_add_text(&r, "-ot", text, &e), ERR_OK);
     }
     double start = seconds();
-    struct match m = match_text(&r, wide, &f);
+    struct match m = run_rules(&r, wide, &f);
     double took = seconds() - start;
     print_message("10,000 rules over 2,000 tensors: %.0f ms\n", 1e3 * took);
     assert_true(took < 10); /* a bound for sanitized builds; the printed number is the measure */
