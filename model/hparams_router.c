@@ -190,6 +190,19 @@ static void find_weights(struct hparams_reader *r)
         r->hp->weights_scale = 1.0;
 }
 
+/* No block has experts: right for a dense model and for the first blocks of a larger one,
+ * which some cut off for tests, if the file says how many are dense. */
+static enum err_code check_dense(const struct hparams_reader *r)
+{
+    if (settings_int(&r->set, SETTING_EXPERT_COUNT) == 0 ||
+        r->set.at[SETTING_LEADING_DENSE].source != HPARAM_DERIVED)
+        return ERR_OK;
+    return hparams_refuse(r, ERR_FORMAT, SETTING_EXPERT_COUNT,
+                          "expected %lld experts, found no block with any; download or convert the "
+                          "file again",
+                          (long long)settings_int(&r->set, SETTING_EXPERT_COUNT));
+}
+
 enum err_code hparams_find_router(struct hparams_reader *r)
 {
     struct hparams *hp = r->hp;
@@ -198,14 +211,8 @@ enum err_code hparams_find_router(struct hparams_reader *r)
     hp->weights_scale = 1.0;
     hp->gating = GATING_SOFTMAX;
     TRY(find_dense_blocks(r));
-    if (hp->n_dense == hp->n_layers) {
-        if (settings_int(&r->set, SETTING_EXPERT_COUNT) > 0)
-            return hparams_refuse(r, ERR_FORMAT, SETTING_EXPERT_COUNT,
-                                  "expected %lld experts, found no block with any; download or "
-                                  "convert the file again",
-                                  (long long)settings_int(&r->set, SETTING_EXPERT_COUNT));
-        return ERR_OK;
-    }
+    if (hp->n_dense == hp->n_layers)
+        return check_dense(r);
     TRY(find_experts(r));
     TRY(find_gating(r));
     TRY(find_groups(r));
