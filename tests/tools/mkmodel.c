@@ -47,7 +47,7 @@ static const char usage[] =
     "  --type T           of matrices              (default Q4_K)\n"
     "  --small-type T     where the width of a row does not divide by T's block (Q8_0)\n"
     "  --embedding-type T --output-type T          (default Q8_0 and Q6_K, if T is no larger)\n"
-    "  --tensor GLOB=T    of the tensors whose names match; may be repeated\n"
+    "  --tensor GLOB=T    of the tensors whose names match; the last one decides\n"
     "  --seed N           (default 1)\n"
     "  --header           stop where the weights would begin, no tokenizer\n";
 
@@ -91,17 +91,17 @@ enum {
 
 static void build_options(struct option options[N_OPTIONS + 1])
 {
-    static const char *const others[] = { "preset",         "layout",      "type",   "small-type",
-                                          "embedding-type", "output-type", "tensor", "seed" };
+    static const char *const others[N_OPTIONS - N_NUMBERS] = {
+        "preset",      "layout", "type", "small-type", "embedding-type",
+        "output-type", "tensor", "seed", "header"
+    };
 
     memset(options, 0, (N_OPTIONS + 1) * sizeof *options);
     for (int i = 0; i < N_OPTIONS; i++) {
         options[i].name = i < N_NUMBERS ? numbers[i].name : others[i - N_NUMBERS];
-        options[i].has_arg = required_argument;
+        options[i].has_arg = i == OPT_HEADER ? no_argument : required_argument;
         options[i].val = i;
     }
-    options[OPT_HEADER].name = "header";
-    options[OPT_HEADER].has_arg = no_argument;
 }
 
 static enum err_code find_preset(struct job *job, const char *name, struct err *e)
