@@ -57,6 +57,10 @@ enum err_code chat_render_text(const struct chat_format *f, const char *chat_tem
                                int n, const struct chat_options *opt, struct str *out,
                                struct err *e);
 
+/* The marker that ends an answer in this format, -1 if the vocabulary lacks it: the model writes
+ * it, whether or not the file declares it an end of text. */
+int32_t chat_end_id(const struct chat_format *f, const struct tokenizer *t);
+
 /* Where the answer begins in what the model wrote: behind the reasoning, where the format
  * knows reasoning, otherwise 0.  Earlier answers go into messages without it. */
 size_t chat_answer_begin(const struct chat_format *f, const char *text, size_t len);
