@@ -101,27 +101,19 @@ int bpe_add(struct bpe *b, struct vocab *v, const char *text, size_t n, int32_t 
     return m.result >= n_tokens;
 }
 
-int bpe_finish(struct bpe *b, struct vocab *v, const uint8_t *plain, int32_t n_tokens,
-               const int32_t token_of_byte[256])
+void bpe_finish(struct bpe *b, struct vocab *v, const uint8_t *plain, int32_t n_tokens)
 {
-    int missing = 0;
-
     str_free(&b->joined);
     b->vocab = v;
     b->plain = plain;
     b->n_tokens = n_tokens;
     for (int byte = 0; byte < 256; byte++) {
         char letter[2];
-        int32_t symbol = vocab_intern(v, letter, alphabet_letter((uint8_t)byte, letter));
-        int is_token = symbol >= 0 && symbol < n_tokens && plain[symbol];
-        b->byte_symbol[byte] = symbol;
-        b->byte_token[byte] = is_token ? symbol : token_of_byte[byte];
-        missing += b->byte_token[byte] < 0;
+        b->byte_symbol[byte] = vocab_intern(v, letter, alphabet_letter((uint8_t)byte, letter));
     }
     for (int32_t i = 0; i < n_tokens; i++)
         if (v->text[i].len > b->longest)
             b->longest = v->text[i].len;
-    return missing;
 }
 
 void bpe_free(struct bpe *b)

@@ -33,7 +33,7 @@ struct bpe {
     uint32_t *slot; /* rank + 1 by the pair, 0: empty */
     size_t n_slots;
     int32_t byte_symbol[256];
-    int32_t byte_token[256]; /* -1: none */
+    int32_t byte_token[256]; /* for symbols that are no token; -1: none */
     struct str joined;       /* the result of the merge being added */
     int failed;
 };
@@ -45,10 +45,9 @@ void bpe_reserve(struct bpe *b, uint32_t n);
  * vocabulary.  Returns 0; 1 if its result is no token; -1 if it is no merge at all. */
 int bpe_add(struct bpe *b, struct vocab *v, const char *text, size_t n, int32_t n_tokens);
 
-/* To be called once, when the vocabulary has all tokens and merges.  `token_of_byte` gives
- * tokens for bytes that have no plain one, -1 for none.  Returns how many bytes have none. */
-int bpe_finish(struct bpe *b, struct vocab *v, const uint8_t *plain, int32_t n_tokens,
-               const int32_t token_of_byte[256]);
+/* To be called once, when the vocabulary has all tokens and merges; the caller fills in
+ * byte_token. */
+void bpe_finish(struct bpe *b, struct vocab *v, const uint8_t *plain, int32_t n_tokens);
 void bpe_free(struct bpe *b);
 
 struct bpe_node {

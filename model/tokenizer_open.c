@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "model/byte_alphabet.h"
 #include "model/gguf_part.h"
 #include "model/tokenizer.h"
 #include "model/tokenizer_tables.h"
@@ -250,28 +251,46 @@ static void add_special(struct tokenizer *t, int32_t id)
     specials_add(&t->specials, &s);
 }
 
+/* The tokens of single bytes: letters, otherwise "<0x0A>".  Returns how many bytes have none.
+ * Not by lookup: some vocabularies have a user-defined "ü" that is not the byte 0xFC. */
+static int find_byte_tokens(struct tokenizer *t)
+{
+    int32_t *token = t->bpe.byte_token;
+    int missing = 0;
+
+    memset(token, -1, sizeof t->bpe.byte_token);
+    for (int32_t i = 0; i < t->n_tokens; i++) {
+        size_t n, used;
+        const char *text = vocab_text(&t->vocab, i, &n);
+        int letter = t->plain[i] && n > 0 ? alphabet_byte(text, n, &used) : -1;
+        int byte = t->type[i] == TOKEN_BYTE ? token_byte(text, n) : -1;
+        if (letter >= 0 && used == n)
+            token[letter] = i;
+        else if (byte >= 0 && token[byte] < 0)
+            token[byte] = i;
+    }
+    for (int byte = 0; byte < 256; byte++)
+        missing += token[byte] < 0;
+    return missing;
+}
+
 static enum err_code build_tables(struct tokenizer *t, struct err *e)
 {
-    int32_t token_of_byte[256];
-    int missing;
+    int missing = 0;
 
-    memset(token_of_byte, -1, sizeof token_of_byte);
-    for (int32_t i = 0; i < t->n_tokens; i++) {
-        size_t n;
-        const char *text = vocab_text(&t->vocab, i, &n);
-        int byte = t->type[i] == TOKEN_BYTE ? token_byte(text, n) : -1;
-        if (byte >= 0)
-            token_of_byte[byte] = i;
+    for (int32_t i = 0; i < t->n_tokens; i++)
         t->plain[i] = t->type[i] == TOKEN_NORMAL;
+    bpe_finish(&t->bpe, &t->vocab, t->plain, t->n_tokens);
+    if (!t->vocab.failed) { /* texts lie still from here on */
+        missing = find_byte_tokens(t);
+        for (int32_t i = 0; i < t->n_tokens; i++)
+            add_special(t, i);
+        specials_sort(&t->specials);
     }
-    missing = bpe_finish(&t->bpe, &t->vocab, t->plain, t->n_tokens, token_of_byte);
-    for (int32_t i = 0; i < t->n_tokens; i++) /* texts lie still from here on */
-        add_special(t, i);
-    specials_sort(&t->specials);
     if (t->vocab.failed || t->specials.failed)
         return err_set(e, ERR_NOMEM, "tokenizer: no memory for the tables of %d tokens",
                        t->n_tokens);
-    /* Some vocabularies leave out the bytes that UTF-8 never has. */
+    /* Some vocabularies leave out the 13 bytes that UTF-8 never has. */
     if (missing > 13)
         log_warn("tokenizer.ggml.tokens: none for %d of the 256 bytes: left out of texts", missing);
     return ERR_OK;

@@ -4,7 +4,7 @@
  * The bytes lie in one memory file that every run rewrites.  They are opened as a whole
  * file and, the data then being allowed to be missing, as a header; whatever opens is
  * read completely, so that a length or offset that slipped through meets ASan.  At last
- * the model's numbers and tensors are looked for in it.
+ * the vocabulary, the model's numbers and its tensors are looked for in it.
  */
 #include <stddef.h>
 #include <stdint.h>
@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "model/model.h"
+#include "model/tokenizer.h"
 
 static unsigned sum; /* keeps the reads */
 
@@ -73,6 +74,23 @@ static void read_tensors(const struct gguf *g)
     }
 }
 
+static void read_vocabulary(const struct gguf *g)
+{
+    static const char text[] = "Hello <s>\xFF 123";
+    struct tokenizer *t = NULL;
+    struct token_list l = { 0 };
+    struct str back = { 0 };
+
+    if (tokenizer_open(&t, g, NULL))
+        return;
+    tokenizer_encode(t, text, sizeof text, TOKENIZE_BOS | TOKENIZE_SPECIAL, &l, NULL);
+    for (int id = -1; id <= tokenizer_size(t); id++)
+        tokenizer_decode(t, id, 1, &back);
+    str_free(&back);
+    token_list_free(&l);
+    tokenizer_close(&t);
+}
+
 static void read_file(const char *path, unsigned flags)
 {
     struct gguf *g = NULL;
@@ -85,6 +103,7 @@ static void read_file(const char *path, unsigned flags)
     }
     read_metadata(g);
     read_tensors(g);
+    read_vocabulary(g);
     gguf_override(g, "general.name=str:fuzz", NULL);
     gguf_override(g, "a=int:1", NULL);
     if (!gguf_find(g, "a"))

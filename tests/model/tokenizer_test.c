@@ -290,6 +290,7 @@ static void tokens_in_text(void **state)
     /* User-defined always, also inside words; control where asked for. */
     EXPECT(t, "a<think>a", 0, 'a', THINK, 'a');
     EXPECT(t, "füa", 0, 'f', UE, 'a');
+    EXPECT(t, "\xFC", 0, 0xFC); /* whose letter is ü, but not the token */
     EXPECT(t, "<ctl>", 0, '<', 'c', 't', 'l', '>');
     EXPECT(t, "<ctl><unk>", TOKENIZE_SPECIAL, CTL, UNK);
     EXPECT(t, "[PAD1]", TOKENIZE_SPECIAL, '[', 'P', 'A', 'D', '1', ']');
