@@ -267,6 +267,11 @@ enum err_code gguf_writer_create(struct gguf_writer **out, const char *path, str
     return ERR_OK;
 }
 
+int gguf_writer_failed(const struct gguf_writer *w)
+{
+    return w->err.code != ERR_OK;
+}
+
 /* Closes and frees; on failure, the first of which is returned, the file is removed. */
 static enum err_code close_writer(struct gguf_writer *w, struct err *e)
 {

@@ -36,6 +36,9 @@ void gguf_write_tensor(struct gguf_writer *w, const char *name, enum quant type,
 /* Appends data of the current tensor; the next tensor begins when this one is complete. */
 void gguf_write_data(struct gguf_writer *w, const void *data, uint64_t bytes);
 
+/* 1 once anything has failed: the work that is left is in vain. */
+int gguf_writer_failed(const struct gguf_writer *w);
+
 /* Writes what is left and closes.  The writer remembers its first failure and reports it here;
  * on failure the file is removed.  *w becomes NULL.
  * Errors: ERR_IO, ERR_NOMEM, ERR_FORMAT (data missing or too much). */
