@@ -235,40 +235,30 @@ static void run_absorbed(const struct attention *a, const struct layer_weights *
 
 /* ---- Expanded ----------------------------------------------------------- */
 
-static const float *float_row(const struct matrix *m, int slab, int64_t r,
-                              struct attention_scratch *s)
-{
-    unpack_row(m->type, matrix_group(m, slab, r / PACK_ROWS), (int)(r % PACK_ROWS), m->cols,
-               s->row_bytes);
-    quant_dequantize_row(m->type, s->row_bytes, m->cols, s->row);
-    return s->row;
-}
-
-/* Head h's W_UK [d_n][d_c] and W_UV [d_v][d_c] as x16 f32: line c holds 16 rows' column c. */
-static void expanding_matrices(const struct hparams *hp, const struct layer_weights *w, int h,
-                               struct attention_scratch *s)
+/* Head h's W_UK [d_n][d_c] as x16 f32: line c holds 16 rows' column c.  It is k_b transposed, which
+ * no block of a quantised type survives. */
+static void transpose_k_b(const struct hparams *hp, const struct layer_weights *w, int h,
+                          struct attention_scratch *s)
 {
     int64_t d_c = hp->kv_lora_rank;
 
     for (int64_t c = 0; c < d_c; c++) { /* row c of k_b is column c of W_UK */
-        const float *row = float_row(&w->k_b, h, c, s);
+        unpack_row(w->k_b.type, matrix_group(&w->k_b, h, c / PACK_ROWS), (int)(c % PACK_ROWS),
+                   w->k_b.cols, s->row_bytes);
+        quant_dequantize_row(w->k_b.type, s->row_bytes, w->k_b.cols, s->row);
         for (int64_t i = 0; i < hp->d_nope; i++)
-            s->w_k[(i / PACK_ROWS * d_c + c) * PACK_ROWS + i % PACK_ROWS] = row[i];
-    }
-    for (int64_t r = 0; r < hp->d_v; r++) {
-        const float *row = float_row(&w->v_b, h, r, s);
-        for (int64_t c = 0; c < d_c; c++)
-            s->w_v[(r / PACK_ROWS * d_c + c) * PACK_ROWS + r % PACK_ROWS] = row[c];
+            s->w_k[(i / PACK_ROWS * d_c + c) * PACK_ROWS + i % PACK_ROWS] = s->row[i];
     }
 }
 
 /* Keys and values of n cached positions from `at` for the current head. */
-static void expand_piece(const struct attention *a, int layer, int seq, int64_t at, int64_t n,
-                         struct attention_scratch *s)
+static void expand_piece(const struct attention *a, const struct layer_weights *w, int layer, int h,
+                         int seq, int64_t at, int64_t n, struct attention_scratch *s)
 {
     const struct hparams *hp = a->hp;
     int64_t d_c = hp->kv_lora_rank, width = d_c + hp->d_rope;
-    struct matrix w_k, w_v;
+    int int8 = matrix_wants_int8(&a->math, &w->v_b);
+    struct matrix w_k;
 
     for (int64_t i = 0; i < n; i += CACHE_PAGE) {
         int rows = n - i < CACHE_PAGE ? (int)(n - i) : CACHE_PAGE;
@@ -276,13 +266,12 @@ static void expand_piece(const struct attention *a, int layer, int seq, int64_t 
                    s->latent + i * width);
     }
     for (int64_t i = 0; i < n; i++)
-        s->piece_cols[i] = (struct cpu_column){ .f = s->latent + i * width };
+        columns_set(&s->latents, a->math.kernels, i, s->latent + i * width, int8);
     matrix_init(&w_k, QUANT_F32, hp->d_nope, d_c, 1);
-    matrix_init(&w_v, QUANT_F32, hp->d_v, d_c, 1);
     w_k.data = (uint8_t *)s->w_k;
-    w_v.data = (uint8_t *)s->w_v;
-    matrix_mul(&a->math, &w_k, 0, 0, w_k.n_groups, s->piece_cols, (int)n, s->keys, hp->d_nope);
-    matrix_mul(&a->math, &w_v, 0, 0, w_v.n_groups, s->piece_cols, (int)n, s->values, hp->d_v);
+    matrix_mul(&a->math, &w_k, 0, 0, w_k.n_groups, s->latents.col, (int)n, s->keys, hp->d_nope);
+    matrix_mul(&a->math, &w->v_b, h, 0, w->v_b.n_groups, s->latents.col, (int)n, s->values,
+               hp->d_v);
 }
 
 static void expanded_head(const struct attention *a, const struct layer_weights *w, int layer,
@@ -294,12 +283,12 @@ static void expanded_head(const struct attention *a, const struct layer_weights 
     const float *query = q + run.first * q_stride + h * (hp->d_nope + hp->d_rope);
     int64_t width = hp->kv_lora_rank + hp->d_rope;
 
-    expanding_matrices(hp, w, h, s);
+    transpose_k_b(hp, w, h, s);
     s->fold.width = hp->d_v;
     fold_begin(&s->fold, run.n);
     for (int64_t at = 0; at <= run.last_pos; at += a->piece) {
         int64_t left = run.last_pos + 1 - at, piece = left < a->piece ? left : a->piece;
-        expand_piece(a, layer, run.seq, at, piece, s);
+        expand_piece(a, w, layer, h, run.seq, at, piece, s);
         for (int64_t i = 0; i < piece; i += CACHE_PAGE) {
             int n = piece - i < CACHE_PAGE ? (int)(piece - i) : CACHE_PAGE;
             a->math.kernels->scores(s->scores, CACHE_PAGE, query, q_stride, query + hp->d_nope,
@@ -382,13 +371,13 @@ static float *carve_floats(struct carve *c, int64_t n)
 void attention_carve(struct attention_scratch *s, struct carve *from, const struct attention *a)
 {
     const struct hparams *hp = a->hp;
-    int64_t d_c = hp->kv_lora_rank, longest = d_c > hp->d_nope ? d_c : hp->d_nope;
+    int64_t d_c = hp->kv_lora_rank;
     int64_t heads = (hp->n_heads + a->n_threads - 1) / a->n_threads;
     int64_t absorbed = heads > ABSORBED_ROWS ? heads : ABSORBED_ROWS;
     int64_t rows = absorbed > a->max_tokens ? absorbed : a->max_tokens;
     int64_t fold = absorbed * d_c > rows * hp->d_v ? absorbed * d_c : rows * hp->d_v;
     int64_t k_rows = (hp->d_nope + PACK_ROWS - 1) / PACK_ROWS * PACK_ROWS;
-    int64_t v_rows = (hp->d_v + PACK_ROWS - 1) / PACK_ROWS * PACK_ROWS;
+    int64_t latents = absorbed > a->piece ? absorbed : a->piece;
 
     s->absorbed_rows = (int)absorbed;
     s->fold.o = carve_floats(from, fold);
@@ -404,10 +393,8 @@ void attention_carve(struct attention_scratch *s, struct carve *from, const stru
     s->keys = carve_floats(from, a->piece * hp->d_nope);
     s->values = carve_floats(from, a->piece * hp->d_v);
     s->w_k = carve_floats(from, k_rows * d_c);
-    s->w_v = carve_floats(from, v_rows * d_c);
-    s->row = carve_floats(from, longest);
-    s->row_bytes = carve_take(from, (size_t)longest * sizeof(float) + 64);
+    s->row = carve_floats(from, hp->d_nope);
+    s->row_bytes = carve_take(from, (size_t)hp->d_nope * sizeof(float) + ARENA_ALIGN);
     columns_carve(&s->nope, from, absorbed, hp->d_nope);
-    columns_carve(&s->latents, from, absorbed, d_c);
-    s->piece_cols = carve_take(from, (size_t)a->piece * sizeof *s->piece_cols);
+    columns_carve(&s->latents, from, latents, d_c);
 }

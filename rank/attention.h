@@ -3,7 +3,7 @@
  *
  *   absorbed   qa[h] = k_b[h] q_nope[h];  s = scale * (qa . c_j + q_rope . kr_j);
  *              oc = sum_j softmax(s)_j c_j;  o[h] = v_b[h] oc
- *   expanded   kn_j = k_b[h]^T c_j, v_j = v_b[h] c_j, for pieces of the context;
+ *   expanded   kn_j = k_b[h]^T c_j (in float), v_j = v_b[h] c_j, for pieces of the context;
  *              s = scale * (q_nope . kn_j + q_rope . kr_j);  o[h] = sum_j softmax(s)_j v_j
  *
  * Keys and values come only from the cache, those of the running step included.  The
@@ -47,11 +47,10 @@ struct attention_scratch {
     float *scores;             /* [rows][64]                            */
     float *latent;             /* [piece][d_c + d_rope]                 */
     float *keys, *values;      /* expanded: [piece][d_nope], [piece][d_v] */
-    float *w_k, *w_v;          /* one head's expanding matrices, x16 f32  */
-    float *row;                /* [max(d_c, d_nope)] and its packed bytes */
+    float *w_k;                /* expanded: one head's k_b transposed, x16 f32 */
+    float *row;                /* a row of k_b, and as it is stored     */
     uint8_t *row_bytes;
-    struct columns nope, latents;  /* inputs of k_b and v_b              */
-    struct cpu_column *piece_cols; /* [piece]                            */
+    struct columns nope, latents; /* inputs of k_b and v_b              */
 };
 
 /* The number of positions to expand at a time so that the threads' buffers stay below

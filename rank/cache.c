@@ -19,40 +19,47 @@ struct cache {
     struct arena pool;
 };
 
-static const struct {
-    const char *name;
-    size_t value_bytes; /* per value, scales apart */
-} types[] = {
-    [CACHE_F16] = {"f16",   2},
-    [CACHE_BF16] = { "bf16", 2},
-    [CACHE_F32] = { "f32",  4},
-    [CACHE_Q8_0] = { "q8_0", 1},
+static const char *const type_names[] = {
+    [CACHE_F16] = "f16",
+    [CACHE_BF16] = "bf16",
+    [CACHE_F32] = "f32",
+    [CACHE_Q8_0] = "q8_0",
 };
+enum { N_TYPES = sizeof type_names / sizeof *type_names };
 
 int cache_type_by_name(const char *name)
 {
-    for (int i = 0; i < (int)(sizeof types / sizeof *types); i++)
-        if (!strcmp(name, types[i].name))
+    for (int i = 0; i < N_TYPES; i++)
+        if (!strcmp(name, type_names[i]))
             return i;
     return -1;
 }
 
 const char *cache_type_name(enum cache_type t)
 {
-    return types[t].name;
+    return type_names[t];
 }
 
-static size_t row_values(const struct cache_shape *s)
+/* Bytes of n latent values. */
+static size_t latent_bytes(enum cache_type t, int64_t n)
 {
-    return (size_t)(s->d_latent + s->d_rope);
+    size_t values = (size_t)n;
+
+    if (t == CACHE_Q8_0)
+        return values + values / 32 * sizeof(uint16_t);
+    return values * (t == CACHE_F32 ? sizeof(float) : sizeof(uint16_t));
+}
+
+/* What the rope key is stored as. */
+static enum cache_type rope_type(enum cache_type t)
+{
+    return t == CACHE_Q8_0 ? CACHE_F16 : t;
 }
 
 size_t cache_row_bytes(const struct cache_shape *s)
 {
-    size_t bytes = row_values(s) * types[s->type].value_bytes;
+    size_t bytes = latent_bytes(s->type, s->d_latent) + latent_bytes(rope_type(s->type), s->d_rope);
 
-    if (s->type == CACHE_Q8_0)
-        bytes += row_values(s) / 32 * sizeof(uint16_t);
     return (bytes + 3) / 4 * 4;
 }
 
@@ -67,11 +74,11 @@ enum err_code cache_create(struct cache **out, const struct cache_shape *s, int6
     enum err_code rc = ERR_NOMEM;
     struct cache *c = NULL;
 
-    if (s->type == CACHE_Q8_0 && (s->d_latent % 32 || s->d_rope % 32))
-        return err_set(e, ERR_USAGE,
-                       "cache type q8_0 needs parts that 32 divides, this model has %lld and %lld; "
-                       "use f16",
-                       (long long)s->d_latent, (long long)s->d_rope);
+    if (s->type == CACHE_Q8_0 && s->d_latent % 32)
+        return err_set(
+            e, ERR_USAGE,
+            "cache type q8_0 needs a latent that 32 divides, this model's is %lld; use f16",
+            (long long)s->d_latent);
     c = calloc(1, sizeof *c);
     if (!c)
         goto out;
@@ -155,34 +162,34 @@ static uint8_t *row_at(const struct cache *c, int layer, int seq, int64_t pos)
 
 /* ---- Rows to and from the cache's types --------------------------------- */
 
-static void store_q8_0(const struct cpu_kernels *k, const float *x, int64_t n, int8_t *q,
-                       uint16_t *scales)
+static void store_q8_0(const struct cpu_kernels *k, const float *x, int64_t n, uint8_t *row)
 {
+    uint16_t *scales = (uint16_t *)(void *)(row + n);
     float d, s;
     int16_t sum[2];
 
     for (int64_t i = 0; i < n; i += 32) {
-        k->quantize(x + i, 32, q + i, &d, &s, sum);
+        k->quantize(x + i, 32, (int8_t *)row + i, &d, &s, sum);
         scales[i / 32] = half_from_float(d);
     }
 }
 
 static void store(const struct cpu_kernels *k, enum cache_type type, const float *x, int64_t n,
-                  int64_t at, int64_t width, uint8_t *row)
+                  uint8_t *row)
 {
     switch (type) {
     case CACHE_F32:
-        memcpy(row + 4 * at, x, 4 * (size_t)n);
+        memcpy(row, x, sizeof(float) * (size_t)n);
         break;
     case CACHE_F16:
-        k->f32_to_half((uint16_t *)(void *)row + at, x, n);
+        k->f32_to_half((uint16_t *)(void *)row, x, n);
         break;
     case CACHE_BF16:
         for (int64_t i = 0; i < n; i++)
-            ((uint16_t *)(void *)row)[at + i] = bf16_from_float(x[i]);
+            ((uint16_t *)(void *)row)[i] = bf16_from_float(x[i]);
         break;
     case CACHE_Q8_0:
-        store_q8_0(k, x, n, (int8_t *)row + at, (uint16_t *)(void *)(row + width) + at / 32);
+        store_q8_0(k, x, n, row);
         break;
     }
 }
@@ -190,36 +197,33 @@ static void store(const struct cpu_kernels *k, enum cache_type type, const float
 void cache_write(struct cache *c, const struct cpu_kernels *k, int layer, int seq, int64_t pos,
                  const float *latent, const float *rope)
 {
+    const struct cache_shape *s = &c->shape;
     uint8_t *row = row_at(c, layer, seq, pos);
-    int64_t n = c->shape.d_latent, width = n + c->shape.d_rope;
 
-    store(k, c->shape.type, latent, n, 0, width, row);
-    store(k, c->shape.type, rope, c->shape.d_rope, n, width, row);
+    store(k, s->type, latent, s->d_latent, row);
+    store(k, rope_type(s->type), rope, s->d_rope, row + latent_bytes(s->type, s->d_latent));
 }
 
-static void load(const struct cpu_kernels *k, enum cache_type type, const uint8_t *row,
-                 int64_t width, float *out)
+static void load(const struct cpu_kernels *k, enum cache_type type, const uint8_t *row, int64_t n,
+                 float *out)
 {
     const uint16_t *words = (const uint16_t *)(const void *)row;
-    const uint16_t *scales = (const uint16_t *)(const void *)(row + width);
+    const uint16_t *scales = (const uint16_t *)(const void *)(row + n);
 
     switch (type) {
     case CACHE_F32:
-        memcpy(out, row, 4 * (size_t)width);
+        memcpy(out, row, sizeof(float) * (size_t)n);
         break;
     case CACHE_F16:
-        k->half_to_f32(out, words, width);
+        k->half_to_f32(out, words, n);
         break;
     case CACHE_BF16:
-        for (int64_t i = 0; i < width; i++)
+        for (int64_t i = 0; i < n; i++)
             out[i] = bf16_to_float(words[i]);
         break;
     case CACHE_Q8_0:
-        for (int64_t b = 0; b < width / 32; b++) {
-            float d = half_to_float(scales[b]);
-            for (int64_t i = 32 * b; i < 32 * b + 32; i++)
-                out[i] = d * (float)((const int8_t *)row)[i];
-        }
+        for (int64_t i = 0; i < n; i++)
+            out[i] = half_to_float(scales[i / 32]) * (float)((const int8_t *)row)[i];
         break;
     }
 }
@@ -227,9 +231,12 @@ static void load(const struct cpu_kernels *k, enum cache_type type, const uint8_
 void cache_read(const struct cache *c, const struct cpu_kernels *k, int layer, int seq,
                 int64_t page, int n, float *rows)
 {
-    int64_t width = c->shape.d_latent + c->shape.d_rope;
+    const struct cache_shape *s = &c->shape;
     const uint8_t *row = row_at(c, layer, seq, page * CACHE_PAGE);
+    size_t rope_at = latent_bytes(s->type, s->d_latent);
 
-    for (int i = 0; i < n; i++)
-        load(k, c->shape.type, row + (size_t)i * c->row_bytes, width, rows + i * width);
+    for (int i = 0; i < n; i++, row += c->row_bytes, rows += s->d_latent + s->d_rope) {
+        load(k, s->type, row, s->d_latent, rows);
+        load(k, rope_type(s->type), row + rope_at, s->d_rope, rows + s->d_latent);
+    }
 }

@@ -10,8 +10,10 @@
  *
  *     pool     [n_layers][n_pages][64][row_bytes]
  *
- * Types: f32, f16, bf16, and q8_0, which here is 8-bit integers with an f16 scale per 32,
- * the integers first: [values] int8, [values / 32] f16.
+ * Types: f32, f16, bf16, and q8_0: 8-bit integers with an f16 scale per 32 for the latent, while
+ * the rope key stays f16, since its 64 values would bring more error than the 512 of the latent:
+ *
+ *     q8_0 row = [ d_latent int8 | d_latent / 32 f16 scales | d_rope f16 ]       V3: 672 bytes
  *
  * Called by the rank's own thread between steps; during a step the threads of the team
  * write distinct rows and read finished ones.
@@ -42,7 +44,7 @@ size_t cache_row_bytes(const struct cache_shape *s);
 size_t cache_page_bytes(const struct cache_shape *s);
 
 /* n_positions is rounded up to whole pages; n_sequences may be open at once.
- * Errors: ERR_NOMEM; ERR_USAGE, q8_0 with a row that 32 does not divide. */
+ * Errors: ERR_NOMEM; ERR_USAGE, q8_0 with a latent that 32 does not divide. */
 enum err_code cache_create(struct cache **out, const struct cache_shape *s, int64_t n_positions,
                            int n_sequences, struct err *e);
 void cache_free(struct cache **c);
