@@ -84,7 +84,12 @@ static double error_against(const char *golden, const char *path, const struct e
 
 /* Limits hold over a whole prompt.  Eight rows vary more: one token that a rounding sends to
  * another expert is an eighth of them. */
-enum { WHOLE = 1, LAST_ROWS = 2 };
+enum {
+    WHOLE = 1,
+    LAST_ROWS = 2,
+    ON_A_TIE =
+        2, /* without groups token 57 is on such an edge: 0.037 with a q8_0 cache, median 0.001 */
+};
 
 static const struct row {
     const char *model, *golden, *prompt;
