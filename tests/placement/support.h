@@ -22,7 +22,7 @@ struct names {
     char *text;
 };
 
-static char *support_read(const char *name)
+static inline char *support_read(const char *name)
 {
     char path[512];
 

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: MIT */
+/* placement/probe.h - this machine as a description: NUMA nodes, memory, cores. */
+#ifndef PLACEMENT_PROBE_H
+#define PLACEMENT_PROBE_H
+
+#include "placement/devices.h"
+
+/* One host: memory is what this process may still take, cores those it may run on.  Bandwidth is
+ * an assumption until it is measured (m->guessed).  GPUs are not looked for: this build has no
+ * CUDA plug-in.  Errors: ERR_IO, the topology cannot be read; ERR_NOMEM. */
+enum err_code machine_probe(struct machine *m, struct err *e);
+
+#endif
