@@ -92,6 +92,24 @@ static enum err_code check_architecture(const struct hparams_reader *r)
                    r->path, name);
 }
 
+/* ---- Dimensions --------------------------------------------------------- */
+
+/* With every dimension below 2^40 no product of a shape and a count overflows later on. */
+static enum err_code check_dimensions(const struct hparams_reader *r)
+{
+    const int64_t limit = (int64_t)1 << 40;
+
+    for (int i = 0; i < gguf_tensor_count(r->gguf); i++) {
+        const struct gguf_tensor *t = gguf_tensor_at(r->gguf, i);
+        for (int d = 0; d < t->n_dims; d++)
+            if (t->dim[d] > limit)
+                return err_set(r->err, ERR_FORMAT,
+                               "%s: %s: dimension %d is %lld, above 2^40; the file is not usable",
+                               r->path, t->name, d, (long long)t->dim[d]);
+    }
+    return ERR_OK;
+}
+
 /* ---- Blocks ------------------------------------------------------------- */
 
 /* MTP blocks stand at the end and have nextn tensors; the key is only a hint, since
@@ -164,6 +182,7 @@ enum err_code hparams_read(struct hparams *hp, const struct gguf *g, struct err 
     memset(hp, 0, sizeof *hp);
     TRY(check_architecture(&r));
     TRY(settings_read(&r.set, g, e));
+    TRY(check_dimensions(&r));
     TRY(find_blocks(&r));
     TRY(find_vocabulary(&r));
     TRY(hparams_find_attention(&r));
@@ -177,6 +196,27 @@ void hparams_free(struct hparams *hp)
     free(hp->notes);
     hp->notes = NULL;
     hp->n_notes = 0;
+}
+
+const char *hparams_family(const struct hparams *hp)
+{
+    static const struct {
+        const char *name;
+        int n_layers, d_model, n_heads, n_experts, n_vocab;
+    } rows[] = {
+#define X(name, layers, d_model, heads, experts, vocab) \
+    { name, layers, d_model, heads, experts, vocab },
+#include "model/families.def"
+#undef X
+    };
+
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        if (rows[i].n_layers == hp->n_layers && rows[i].n_experts == hp->n_experts &&
+            rows[i].n_vocab == hp->n_vocab &&
+            (rows[i].d_model == 0 || rows[i].d_model == hp->d_model) &&
+            (rows[i].n_heads == 0 || rows[i].n_heads == hp->n_heads))
+            return rows[i].name;
+    return NULL;
 }
 
 const char *hparam_source_name(enum hparam_source s)

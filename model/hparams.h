@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* model/hparams.h - the numbers of one deepseek2 model, and where each came from.
  *
- * Read from the metadata, completed and verified with tensor shapes: what a key says
- * wrongly or not at all is taken from the tensors where they settle it (source
- * "derived"), from the model table where they do not ("default"), and refused where
- * neither does.  Names follow the papers: D model width, H heads, d_c latent
- * (kv_lora_rank), d_n / d_r / d_v no-position, rope and value parts of a head.
+ * Read from the metadata and held against the tensors' shapes.  What a key does not say is
+ * taken from the tensors where they settle it (source "derived"), otherwise from the
+ * published models ("default").  What a key says wrongly is corrected where the mistake
+ * is one that converters are known for and the tensors prove it; any other contradiction
+ * is refused.  Names follow the papers: D model width, H heads, d_c latent (kv_lora_rank),
+ * d_n / d_r / d_v no-position, rope and value parts of a head.
  */
 #ifndef MODEL_HPARAMS_H
 #define MODEL_HPARAMS_H
@@ -74,6 +75,9 @@ struct hparam_note {
  * what was expected and what was found. */
 enum err_code hparams_read(struct hparams *hp, const struct gguf *g, struct err *e);
 void hparams_free(struct hparams *hp);
+
+/* The published model with this shape, "DeepSeek-V2-Lite", or NULL. */
+const char *hparams_family(const struct hparams *hp);
 
 const char *hparam_source_name(enum hparam_source s); /* "file", "default", ... */
 const char *attn_layout_name(enum attn_layout l);     /* "legacy", "ik", "mainline" */

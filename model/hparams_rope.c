@@ -176,7 +176,7 @@ enum err_code hparams_find_rope(struct hparams_reader *r)
     if (scaling == SCALING_YARN && settings_real(&r->set, SETTING_ROPE_SCALING_FACTOR) == 0) {
         if (!is_v3(hp))
             return hparams_refuse(r, ERR_FORMAT, SETTING_ROPE_SCALING_FACTOR,
-                                  "is missing beside rope.scaling.type yarn; give it with "
+                                  "is missing or 0 beside rope.scaling.type yarn; give it with "
                                   "--override-kv");
         restore_v3(r);
     }

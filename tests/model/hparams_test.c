@@ -235,6 +235,48 @@ static void keys_may_have_any_fitting_type(void **state)
     sheet_free(&s);
 }
 
+/* Some writers give a value for each layer. */
+static void arrays_count_if_uniform(void **state)
+{
+    static const uint32_t same[] = { 4, 4, 4 }, other[] = { 4, 4, 5 };
+    for (int uniform = 1; uniform >= 0; uniform--) {
+        struct hparams hp;
+        struct gguf *g = NULL;
+        struct sheet s;
+        struct err e = { 0 };
+        (void)state;
+        sheet_make(&s, &shapes[SHAPE_tiny_v3], LAYOUT_MAINLINE);
+        sheet_set_list(&s, "attention.head_count", uniform ? same : other, 3);
+        assert_int_equal(read_sheet(&hp, &g, &s, &e), uniform ? ERR_OK : ERR_FORMAT);
+        if (uniform)
+            expect_shape(&hp, &shapes[SHAPE_tiny_v3]);
+        else
+            assert_non_null(strstr(e.msg, "attention.head_count: is an array"));
+        hparams_free(&hp);
+        gguf_close(&g);
+        sheet_free(&s);
+    }
+}
+
+static void families_are_known_by_shape(void **state)
+{
+    struct hparams hp = { 0 };
+    (void)state;
+    for (int id = 0; id < SHAPE_COUNT; id++) {
+        const struct shape *m = &shapes[id];
+        const char *family;
+        hp.n_layers = m->n_layers;
+        hp.d_model = m->d_model;
+        hp.n_heads = m->n_heads;
+        hp.n_experts = m->n_experts;
+        hp.n_vocab = (int)m->n_vocab;
+        family = hparams_family(&hp);
+        assert_int_equal(family == NULL, id == SHAPE_tiny_v2 || id == SHAPE_tiny_v3);
+        if (id == SHAPE_kimi || id == SHAPE_v2_lite || id == SHAPE_moonlight || id == SHAPE_kanana)
+            assert_string_equal(family, m->name);
+    }
+}
+
 static void overrides_are_marked(void **state)
 {
     struct hparams hp;
@@ -343,6 +385,8 @@ int main(void)
         cmocka_unit_test(silent_files_are_completed),
         cmocka_unit_test(contradictions_are_refused),
         cmocka_unit_test(keys_may_have_any_fitting_type),
+        cmocka_unit_test(arrays_count_if_uniform),
+        cmocka_unit_test(families_are_known_by_shape),
         cmocka_unit_test(overrides_are_marked),
         cmocka_unit_test(mtp_blocks_do_not_run),
         cmocka_unit_test(dense_models_read),

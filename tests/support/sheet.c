@@ -73,6 +73,14 @@ void sheet_set_word(struct sheet *s, const char *key, const char *v)
     (void)snprintf(k->text, sizeof k->text, "%s", v);
 }
 
+void sheet_set_list(struct sheet *s, const char *key, const uint32_t *v, int n)
+{
+    struct sheet_key *k = key_slot(s, key);
+    k->type = GGUF_ARRAY;
+    k->n_list = n;
+    memcpy(k->list, v, (size_t)n * sizeof *v);
+}
+
 void sheet_drop_key(struct sheet *s, const char *key)
 {
     struct sheet_key *k = key_slot(s, key);
@@ -268,6 +276,13 @@ static void put_string(struct str *s, const char *text)
     str_puts(s, text);
 }
 
+static void put_list(struct str *s, const struct sheet_key *k)
+{
+    put_u32(s, GGUF_U32);
+    put_u64(s, (uint64_t)k->n_list);
+    str_append(s, (const char *)k->list, (size_t)k->n_list * sizeof k->list[0]);
+}
+
 static void put_key(struct str *s, const struct sheet_key *k)
 {
     char flag = (char)(k->integer != 0);
@@ -280,6 +295,8 @@ static void put_key(struct str *s, const struct sheet_key *k)
         str_append(s, &flag, 1);
     else if (k->type == GGUF_F32)
         str_append(s, (const char *)&k->real, sizeof k->real);
+    else if (k->type == GGUF_ARRAY)
+        put_list(s, k);
     else
         put_u32(s, k->integer);
 }

@@ -43,10 +43,12 @@ extern const struct shape shapes[SHAPE_COUNT];
 
 struct sheet_key {
     char name[64];       /* whole */
-    enum gguf_type type; /* GGUF_U32, GGUF_F32, GGUF_BOOL, GGUF_STRING; others raw in bytes */
+    enum gguf_type type; /* as set below; another integer type of four bytes is also fine */
     uint32_t integer;
     float real;
     char text[64];
+    uint32_t list[4]; /* of GGUF_ARRAY, of u32 */
+    int n_list;
 };
 
 struct sheet_tensor {
@@ -73,6 +75,7 @@ void sheet_set_int(struct sheet *s, const char *key, uint32_t v);
 void sheet_set_real(struct sheet *s, const char *key, float v);
 void sheet_set_flag(struct sheet *s, const char *key, int v);
 void sheet_set_word(struct sheet *s, const char *key, const char *v);
+void sheet_set_list(struct sheet *s, const char *key, const uint32_t *v, int n); /* n <= 4 */
 void sheet_drop_key(struct sheet *s, const char *key);
 
 /* Tensors: the one with this name or NULL; append; drop. */
