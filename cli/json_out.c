@@ -26,6 +26,24 @@ void append_printable(struct str *s, const char *text, size_t n, size_t max)
         str_printf(s, "... (%zu bytes)", n);
 }
 
+void append_json_string(struct str *s, const char *text, size_t n)
+{
+    str_puts(s, "\"");
+    for (size_t i = 0; i < n;) {
+        size_t len = utf8_length(text + i, n - i);
+        if (len == 0)
+            str_puts(s, UTF8_REPLACEMENT);
+        else if (text[i] == '"' || text[i] == '\\')
+            str_printf(s, "\\%c", text[i]);
+        else if ((unsigned char)text[i] < 0x20)
+            str_printf(s, "\\u%04x", text[i]);
+        else
+            str_append(s, text + i, len);
+        i += len ? len : 1;
+    }
+    str_puts(s, "\"");
+}
+
 json_t *json_text(const char *text, size_t n)
 {
     json_t *j = json_stringn(text, n);

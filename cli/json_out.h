@@ -12,6 +12,9 @@
  * UTF-8 as \xNN. */
 void append_printable(struct str *s, const char *text, size_t n, size_t max);
 
+/* Appends text[n] as a JSON string with its quotes; a byte that is not UTF-8 becomes U+FFFD. */
+void append_json_string(struct str *s, const char *text, size_t n);
+
 /* Text of a file or of the command line as a JSON string; what is not UTF-8 is made printable. */
 json_t *json_text(const char *text, size_t n);
 

@@ -251,7 +251,8 @@ static void add_special(struct tokenizer *t, int32_t id)
     specials_add(&t->specials, &s);
 }
 
-/* The tokens of single bytes: letters, otherwise "<0x0A>".  Returns how many bytes have none.
+/* The tokens of single bytes: letters, otherwise "<0x0A>".  Returns how many bytes of UTF-8 have
+ * none; those that it never has some vocabularies leave out.
  * Not by lookup: some vocabularies have a user-defined "ü" that is not the byte 0xFC. */
 static int find_byte_tokens(struct tokenizer *t)
 {
@@ -270,7 +271,7 @@ static int find_byte_tokens(struct tokenizer *t)
             token[byte] = i;
     }
     for (int byte = 0; byte < 256; byte++)
-        missing += token[byte] < 0;
+        missing += token[byte] < 0 && byte != 0xC0 && byte != 0xC1 && byte < 0xF5;
     return missing;
 }
 
@@ -290,9 +291,9 @@ static enum err_code build_tables(struct tokenizer *t, struct err *e)
     if (t->vocab.failed || t->specials.failed)
         return err_set(e, ERR_NOMEM, "tokenizer: no memory for the tables of %d tokens",
                        t->n_tokens);
-    /* Some vocabularies leave out the 13 bytes that UTF-8 never has. */
-    if (missing > 13)
-        log_warn("tokenizer.ggml.tokens: none for %d of the 256 bytes: left out of texts", missing);
+    if (missing)
+        log_warn("tokenizer.ggml.tokens: none for %d of the bytes of UTF-8: left out of texts",
+                 missing);
     return ERR_OK;
 }
 
