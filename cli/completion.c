@@ -11,6 +11,7 @@ struct run {
     struct session *s;
     const struct sampling *p;
     int ignore_end;
+    int64_t piece_tokens; /* of a prompt that are fed between two looks at *stop */
     struct sampler *sampler;
     struct text_filter *filter;
     struct str piece;
@@ -28,13 +29,23 @@ static void choose(void *arg, int64_t pos, const float *logits)
     r->failed = sampler_choose(r->sampler, r->p, logits, t->ids, t->n, pos + 1, &r->chosen, r->e);
 }
 
+static int stopped(const struct run *r)
+{
+    return r->c->stop && *r->c->stop;
+}
+
 /* Feeds the tokens from `from` on and chooses the next one. */
 static enum err_code feed(struct run *r, size_t from)
 {
     const struct token_list *t = r->c->tokens;
+    int64_t left = (int64_t)(t->n - from);
 
-    TRY(engine_feed(r->s->engine, 0, t->ids + from, (int64_t)(t->n - from), ENGINE_LAST, choose, r,
-                    r->e));
+    for (; left > r->piece_tokens && !stopped(r); left -= r->piece_tokens)
+        TRY(engine_feed(r->s->engine, 0, t->ids + t->n - left, r->piece_tokens, ENGINE_NONE, NULL,
+                        NULL, r->e));
+    if (stopped(r))
+        return ERR_OK;
+    TRY(engine_feed(r->s->engine, 0, t->ids + t->n - left, left, ENGINE_LAST, choose, r, r->e));
     return r->failed;
 }
 
@@ -57,7 +68,8 @@ static enum err_code take(struct run *r, int *end)
     if (!c->tokens->ids)
         return err_set(r->e, ERR_NOMEM, "no memory for the tokens");
     c->n_produced++;
-    if (!r->ignore_end && tokenizer_is_end(r->s->tokenizer, r->chosen)) {
+    if (!r->ignore_end &&
+        (tokenizer_is_end(r->s->tokenizer, r->chosen) || (c->end_id && *c->end_id == r->chosen))) {
         *end = 1;
         return ERR_OK;
     }
@@ -75,16 +87,19 @@ static enum err_code produce(struct run *r)
     double begin = clock_seconds();
     int end = 0;
 
-    engine_begin(r->s->engine, 0, (int64_t)c->n_prompt);
+    if (!c->n_kept)
+        engine_begin(r->s->engine, 0, (int64_t)c->n_prompt);
     if (most == 0)
         return ERR_OK;
-    TRY(feed(r, 0));
+    TRY(feed(r, c->n_kept));
     c->prompt_s = clock_seconds() - begin;
     begin = clock_seconds();
-    TRY(take(r, &end));
-    while (!end && (int64_t)c->n_produced < most) {
-        TRY(feed(r, c->tokens->n - 1));
+    while (!stopped(r)) {
         TRY(take(r, &end));
+        if (end || (int64_t)c->n_produced >= most)
+            break;
+        TRY(feed(r, c->tokens->n - 1));
+        c->n_steps++;
     }
     size_t before = c->text.len;
     text_filter_flush(r->filter, &c->text);
@@ -95,11 +110,18 @@ static enum err_code produce(struct run *r)
 enum err_code completion_run(struct completion *c, struct session *s, const struct sampling *p,
                              const struct options *o, struct err *e)
 {
-    struct run r = { .c = c, .s = s, .p = p, .ignore_end = o->ignore_eos, .e = e };
+    struct run r = {
+        .c = c,
+        .s = s,
+        .p = p,
+        .ignore_end = o->ignore_eos,
+        .piece_tokens = c->stop ? o->ubatch : INT64_MAX,
+        .e = e,
+    };
     enum err_code rc;
 
     c->n_prompt = c->tokens->n;
-    c->n_produced = 0;
+    c->n_produced = c->n_steps = 0;
     c->prompt_s = c->produce_s = 0;
     if ((rc = sampler_create(&r.sampler, s->model->hp.n_vocab, e)) == ERR_OK &&
         (rc = text_filter_create(&r.filter, o->stop.v, (int)o->stop.n, e)) == ERR_OK)
@@ -112,13 +134,10 @@ enum err_code completion_run(struct completion *c, struct session *s, const stru
 
 void completion_log(const struct completion *c, const struct sampling *p)
 {
-    /* The first token comes with the prompt. */
-    size_t steps = c->n_produced > 0 ? c->n_produced - 1 : 0;
-
     log_info("prompt: %zu tokens in %.2f s, %.1f tokens/s", c->n_prompt, c->prompt_s,
              c->prompt_s > 0 ? (double)c->n_prompt / c->prompt_s : 0.0);
-    log_info("produced: %zu tokens, %zu steps in %.2f s, %.1f tokens/s", c->n_produced, steps,
-             c->produce_s, c->produce_s > 0 ? (double)steps / c->produce_s : 0.0);
+    log_info("produced: %zu tokens, %zu steps in %.2f s, %.1f tokens/s", c->n_produced, c->n_steps,
+             c->produce_s, c->produce_s > 0 ? (double)c->n_steps / c->produce_s : 0.0);
     if (p->temperature > 0)
         log_info("seed: %llu", (unsigned long long)p->seed);
 }

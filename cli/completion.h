@@ -3,6 +3,8 @@
 #ifndef CLI_COMPLETION_H
 #define CLI_COMPLETION_H
 
+#include <signal.h>
+
 #include "cli/session.h"
 #include "rank/sampler.h"
 
@@ -13,17 +15,20 @@ void sampling_args_free(struct sampling *p);
 
 struct completion {
     struct token_list
-        *tokens;        /* in: the prompt; out: and what was produced, the end token included */
-    int64_t max_tokens; /* -1: until the context is full */
+        *tokens;           /* in: the prompt; out: and what was produced, the end token included */
+    int64_t max_tokens;    /* -1: until the context is full */
+    size_t n_kept;         /* tokens of the prompt that the engine holds already; 0: begin anew */
+    const int32_t *end_id; /* one more token that ends the text; NULL: none */
+    const volatile sig_atomic_t *stop; /* ends soon once this is set; NULL: never */
 
     /* Results. */
-    size_t n_prompt, n_produced;
+    size_t n_prompt, n_produced, n_steps; /* steps: the first token comes with the prompt */
     double prompt_s, produce_s;
     struct str text; /* what was printed: free with str_free */
 };
 
-/* Begins sequence 0 anew with c->tokens and prints what follows as it is made: up to a token
- * that ends the text (without --ignore-eos), a --stop text, max_tokens or the context.
+/* Feeds sequence 0 with c->tokens and prints what follows as it is made: up to a token that ends
+ * the text (without --ignore-eos), a --stop text, max_tokens, the context or *stop.
  * Errors: those of engine_feed, sampler_choose, output_write; ERR_NOMEM. */
 enum err_code completion_run(struct completion *c, struct session *s, const struct sampling *p,
                              const struct options *o, struct err *e);

@@ -41,16 +41,17 @@ struct gguf_string chat_template_of(const struct gguf *g)
 
 /* What is wrong with the format called `name` ("": with the file), and the names that one may
  * choose from. */
-static enum err_code no_format(struct err *e, const char *name, const char *problem)
+static enum err_code no_format(struct err *e, enum err_code code, const char *name,
+                               const char *problem)
 {
     struct str names = { 0 };
 
     for (const struct chat_format *f = chat_formats; f->name; f++)
         str_printf(&names, "%s%s", f == chat_formats ? "" : ", ", f->name);
-    err_set(e, ERR_UNSUPPORTED, "chat format%s%s: %s; name one with --chat-format: %s",
-            *name ? " " : "", name, problem, names.failed ? "see the manual" : names.data);
+    err_set(e, code, "chat format%s%s: %s; name one with --chat-format: %s", *name ? " " : "", name,
+            problem, names.failed ? "see the manual" : names.data);
     str_free(&names);
-    return ERR_UNSUPPORTED;
+    return code;
 }
 
 const struct chat_format *chat_format_detect(const char *chat_template, size_t len)
@@ -72,16 +73,17 @@ enum err_code chat_format_choose(const struct chat_format **out, const struct gg
         while (f->name && strcmp(f->name, name) != 0)
             f++;
         if (!f->name)
-            return no_format(e, name, "there is none of that name");
+            return no_format(e, ERR_USAGE, name, "there is none of that name");
         *out = f;
         return ERR_OK;
     }
     text = chat_template_of(g);
     if (!text.len)
-        return no_format(e, "", "the file has no chat template");
+        return no_format(e, ERR_UNSUPPORTED, "", "the file has no chat template");
     f = chat_format_detect(text.data, text.len);
     if (!f)
-        return no_format(e, "", "the file's chat template is none that is known here");
+        return no_format(e, ERR_UNSUPPORTED, "",
+                         "the file's chat template is none that is known here");
     *out = f;
     return ERR_OK;
 }

@@ -30,8 +30,8 @@ struct chat_format; /* one row of the table in chat_formats.def; static */
 const struct chat_format *chat_format_detect(const char *chat_template, size_t len);
 
 /* The format of the file's own template, or the one called `name` if it is not NULL.
- * Errors: ERR_UNSUPPORTED, an unknown template or name, or none in the file: lists the names
- * for --chat-format. */
+ * Errors: ERR_UNSUPPORTED, an unknown template or none in the file; ERR_USAGE, an unknown
+ * name; both list the names for --chat-format. */
 enum err_code chat_format_choose(const struct chat_format **out, const struct gguf *g,
                                  const char *name, struct err *e);
 const char *chat_format_name(const struct chat_format *f);

@@ -85,6 +85,42 @@ run 0 inspect "$work/head.gguf"; says err 'only the header is here'; says out 'l
 head -c 150000 "$v3" >"$work/cut.gguf"
 run 1 inspect "$work/cut.gguf"; says err 'token_embd.weight'; says out 'layout'
 
+# ---- chat --------------------------------------------------------------------
+run 2 chat; one_line; says err 'give -m FILE'
+run 2 chat -m "$v3" --chat-format nonsense; one_line; says err 'deepseek-v3.1, '
+run 2 chat -m "$v3" --think maybe; one_line
+run 1 chat -m "$v3" --chat-format glm-4 -p x; one_line; says err 'lacks [gMASK]'
+run 1 chat -m "$v3" --chat-format gigachat3 -p x; one_line; says err 'lacks its text'
+run 1 chat -m "$v3" -c 8 -p 'more than eight tokens of text in one message'; says err 'a larger -c'
+run 0 chat -m "$v3"; says err 'chat format deepseek-v3'
+[ -s "$work/out" ] && fail 'an answer to nothing'
+
+# Two messages on standard input, one of them over two lines; an empty line is none.
+chat() { "$latent" chat -m "$v3" -q --temp 0 -n 6 -sys 'Be brief.' 2>"$work/err" || fail "chat: $?"; }
+printf 'Call me \\\nIshmael.\n' | chat >"$work/first"
+printf 'Call me \\\nIshmael.\n\nGo on.' | chat >"$work/out"
+[ -s "$work/err" ] && fail 'chat -q is not quiet'
+size=$(wc -c <"$work/first")
+cmp -s -n "$size" "$work/first" "$work/out" || fail 'the first answer depends on what comes after'
+[ "$(wc -c <"$work/out")" -gt "$size" ] || fail 'the second message has no answer'
+
+# SIGINT ends the answer, not the conversation: the second message is answered.
+mkfifo "$work/in"
+"$latent" chat -m "$v3" --temp 0 --ignore-eos <"$work/in" >"$work/out" 2>"$work/err" &
+pid=$!
+exec 9>"$work/in"
+echo 'Call me Ishmael.' >&9
+for _ in $(seq 200); do [ -s "$work/out" ] && break; sleep 0.05; done
+kill -INT $pid
+for _ in $(seq 200); do grep -q interrupted "$work/err" && break; sleep 0.05; done
+bytes=$(wc -c <"$work/out")
+echo 'And then?' >&9
+for _ in $(seq 200); do [ "$(wc -c <"$work/out")" -gt "$bytes" ] && break; sleep 0.05; done
+kill -INT $pid
+exec 9>&-
+wait $pid || fail "an interrupted chat: exit $?: $(cat "$work/err")"
+[ "$(grep -c interrupted "$work/err")" = 2 ] || fail "not interrupted twice: $(cat "$work/err")"
+
 # ---- Output that cannot be written ------------------------------------------
 if [ -w /dev/full ]; then
     "$latent" inspect "$v3" >/dev/full 2>"$work/err"

@@ -281,7 +281,7 @@ static void the_file_or_the_user_chooses(void **state)
     assert_string_equal(chat_format_name(f), "deepseek-v3");
     assert_int_equal(chat_format_choose(&f, g, "deepseek-r1", &e), ERR_OK);
     assert_string_equal(chat_format_name(f), "deepseek-r1");
-    assert_int_equal(chat_format_choose(&f, g, "deepseek-v33", &e), ERR_UNSUPPORTED);
+    assert_int_equal(chat_format_choose(&f, g, "deepseek-v33", &e), ERR_USAGE);
     gguf_close(&g);
 }
 
@@ -300,7 +300,7 @@ static void what_is_unknown_lists_the_names(void **state)
         assert_non_null(strstr(e.msg, ", gigachat3"));
         gguf_close(&g);
     }
-    assert_int_equal(chat_format_choose(&f, NULL, "no", &e), ERR_UNSUPPORTED);
+    assert_int_equal(chat_format_choose(&f, NULL, "no", &e), ERR_USAGE);
     assert_non_null(strstr(e.msg, ", gigachat3"));
     assert_null(f);
 }
