@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* cli/cmd_perplexity.c - `latent perplexity`: how well the model predicts a text.
  *
- * The text is cut into chunks of BOS and N - 1 tokens; of each the second half is scored, so
- * that every scored token has at least half a chunk before it.
+ * The text is cut every N tokens; BOS and the first N - 1 of each cut are fed, and the second half
+ * is scored, so that every scored token has at least half a chunk before it.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -57,7 +57,7 @@ static enum err_code score_text(struct scoring *s, struct session *session,
     ids[0] = tokenizer_bos(session->tokenizer);
     progress_start(&progress, "scoring", n_chunks);
     for (int64_t i = 0; rc == ERR_OK && i < n_chunks; i++) {
-        memcpy(ids + 1, text->ids + i * (chunk - 1), (size_t)(chunk - 1) * sizeof *ids);
+        memcpy(ids + 1, text->ids + i * chunk, (size_t)(chunk - 1) * sizeof *ids);
         rc = score_chunk(s, session->engine, chunk, e);
         progress_update(&progress, i + 1);
     }
@@ -86,7 +86,7 @@ static enum err_code read_ids(struct token_list *ids, const struct session *s,
         return err_set(e, ERR_USAGE,
                        "%s: %zu tokens, less than one chunk of %" PRId64
                        "; give a longer text or a smaller -c",
-                       o->file, ids->n, o->ctx_size - 1);
+                       o->file, ids->n, o->ctx_size);
     return ERR_OK;
 }
 

@@ -53,9 +53,9 @@ static void mean_and_error(void **state)
 static void chunks_drop_what_is_incomplete(void **state)
 {
     (void)state;
-    assert_int_equal(score_chunk_count(12 * 255 + 254, 256), 12);
-    assert_int_equal(score_chunk_count(254, 256), 0);
-    assert_int_equal(score_chunk_count(255, 256), 1);
+    assert_int_equal(score_chunk_count(12 * 256 + 255, 256), 12);
+    assert_int_equal(score_chunk_count(255, 256), 0);
+    assert_int_equal(score_chunk_count(256, 256), 1);
     assert_int_equal(12 * (score_end(256) - score_first(256)), 1524);
 }
 

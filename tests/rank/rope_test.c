@@ -24,7 +24,7 @@ static struct hparams yarn(double theta, double factor, double fast, double slow
 
 static void assert_near(double got, double want)
 {
-    if (!(fabs(got - want) <= 2e-9 * fabs(want)))
+    if (!(fabs(got - want) <= 1e-8 * fabs(want)))
         fail_msg("got %.12g, want %.12g", got, want);
 }
 
