@@ -15,6 +15,7 @@
 #include <jansson.h>
 
 #include "model/chat.h"
+#include "model/gguf.h"
 
 enum { MAX_MESSAGES = 8 };
 
@@ -86,6 +87,46 @@ static void renders_as_the_template_does(void **state)
     json_decref(golden);
 }
 
+/* With a real vocabulary: the ids are those of the template's text tokenised as a whole with its
+ * special tokens, which is how the model was fed. */
+static void ids_are_those_of_the_whole_text(void **state)
+{
+    const char *fixtures = getenv("LATENTD_FIXTURES");
+    char path[4096];
+    struct gguf *g = NULL;
+    struct tokenizer *t = NULL;
+    const struct chat_format *f = NULL;
+
+    (void)state;
+    snprintf(path, sizeof path, "%s/golden/tokenizer/deepseek-v3.vocab.gguf", fixtures);
+    assert_int_equal(gguf_open(&g, path, 0, NULL), ERR_OK);
+    assert_int_equal(tokenizer_open(&t, g, NULL), ERR_OK);
+    assert_int_equal(chat_format_choose(&f, g, NULL, NULL), ERR_OK);
+    snprintf(path, sizeof path, "%s/golden/chat/deepseek-v3.json", fixtures);
+    json_t *golden = json_load_file(path, 0, NULL);
+    assert_non_null(golden);
+    const json_t *cases = json_object_get(golden, "cases");
+    for (size_t i = 0; i < json_array_size(cases); i++) {
+        const json_t *one = json_array_get(cases, i);
+        const char *text = text_of(one, "expect");
+        struct chat_message m[MAX_MESSAGES];
+        int n = read_messages(m, json_object_get(one, "messages"));
+        struct chat_options opt = { .history_only = !json_is_true(
+                                        json_object_get(one, "add_generation_prompt")) };
+        struct token_list want = { 0 }, got = { 0 };
+        assert_int_equal(tokenizer_encode(t, text, strlen(text), TOKENIZE_SPECIAL, &want, NULL),
+                         ERR_OK);
+        assert_int_equal(chat_render(f, g, t, m, n, &opt, &got, NULL), ERR_OK);
+        assert_int_equal(got.n, want.n);
+        assert_memory_equal(got.ids, want.ids, want.n * sizeof *want.ids);
+        token_list_free(&want);
+        token_list_free(&got);
+    }
+    json_decref(golden);
+    tokenizer_close(&t);
+    gguf_close(&g);
+}
+
 int main(void)
 {
 #define GOLDEN(file, format)                                                      \
@@ -98,6 +139,7 @@ int main(void)
         GOLDEN("kimi-k2-thinking", "kimi-k2-thinking"),
         GOLDEN("glm-4.7-flash", "glm-4"),
         GOLDEN("gigachat3", "gigachat3"),
+        cmocka_unit_test(ids_are_those_of_the_whole_text),
     };
 #undef GOLDEN
     if (!getenv("LATENTD_FIXTURES")) {
