@@ -241,6 +241,39 @@ static void symbols_without_token_become_bytes(void **state)
     tokenizer_close(&t);
 }
 
+/* Letters a to c, "abc" but not "ab", and merges over that gap. */
+static void gaps_in_the_vocabulary(void **state)
+{
+    const struct gguf_string tokens[] = {
+        {"a",    1},
+        { "b",   1},
+        { "c",   1},
+        { "abc", 3}
+    };
+    const struct gguf_string merges[] = {
+        {"a b",   3},
+        { "ab c", 4}
+    };
+    struct tokenizer *t = NULL;
+    struct gguf_writer *w = NULL;
+    struct gguf *g = NULL;
+    (void)state;
+
+    assert_int_equal(gguf_writer_create(&w, path, NULL), ERR_OK);
+    gguf_write_string(w, "tokenizer.ggml.model", "gpt2", 4);
+    gguf_write_string(w, "tokenizer.ggml.pre", "gpt-2", 5);
+    gguf_write_strings(w, "tokenizer.ggml.tokens", tokens, 4);
+    gguf_write_strings(w, "tokenizer.ggml.merges", merges, 2);
+    assert_int_equal(gguf_writer_finish(&w, NULL), ERR_OK);
+    assert_int_equal(gguf_open(&g, path, 0, NULL), ERR_OK);
+    assert_int_equal(tokenizer_open(&t, g, NULL), ERR_OK);
+    EXPECT(t, "abc", 0, 3);
+    EXPECT(t, "abab", 0, 0, 1, 0, 1);
+    EXPECT(t, "axb c", 0, 0, 1, 2); /* bytes that have no token are left out */
+    tokenizer_close(&t);
+    gguf_close(&g);
+}
+
 static void whole_pieces_come_first(void **state)
 {
     /* 258: "abcd", which no merge makes */
@@ -517,6 +550,7 @@ int main(void)
         cmocka_unit_test(merges_go_by_rank),
         cmocka_unit_test(merging_is_as_by_the_book),
         cmocka_unit_test(symbols_without_token_become_bytes),
+        cmocka_unit_test(gaps_in_the_vocabulary),
         cmocka_unit_test(whole_pieces_come_first),
         cmocka_unit_test(tokens_in_text),
         cmocka_unit_test(bos_as_the_file_says),
