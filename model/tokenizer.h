@@ -47,8 +47,8 @@ enum tokenize_flags {
 /* Appends the ids of text[n].  User-defined tokens in the text are always recognised but for
  * TOKENIZE_LITERAL, control tokens only with TOKENIZE_SPECIAL.  Bytes that the vocabulary
  * has no token for are left out.  Errors: ERR_NOMEM. */
-enum err_code tokenizer_encode(const struct tokenizer *t, const char *text, size_t n, unsigned flags,
-                               struct token_list *out, struct err *e);
+enum err_code tokenizer_encode(const struct tokenizer *t, const char *text, size_t n,
+                               unsigned flags, struct token_list *out, struct err *e);
 
 /* Appends the bytes of one token.  Control tokens yield nothing unless `show_special`.
  * Ids out of range yield nothing. */
