@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* cli/cmd_perplexity.c - `latent perplexity`: how well the model predicts a text.
  *
- * The text is cut every N tokens; BOS and the first N - 1 of each cut are fed, and the second half
- * is scored, so that every scored token has at least half a chunk before it.
+ * The text is cut into chunks of BOS and N - 1 tokens (score.h); of each the second half is scored,
+ * so that every scored token has at least half a chunk before it.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -86,7 +86,7 @@ static enum err_code read_ids(struct token_list *ids, const struct session *s,
         return err_set(e, ERR_USAGE,
                        "%s: %zu tokens, less than one chunk of %" PRId64
                        "; give a longer text or a smaller -c",
-                       o->file, ids->n, o->ctx_size);
+                       o->file, ids->n, o->ctx_size - 1);
     return ERR_OK;
 }
 

@@ -40,5 +40,5 @@ double score_error(const struct score *s)
 
 int64_t score_chunk_count(int64_t n_tokens, int64_t chunk)
 {
-    return n_tokens / chunk;
+    return (n_tokens + 1) / chunk;
 }

@@ -21,9 +21,11 @@ void score_add(struct score *s, double nll);
 double score_perplexity(const struct score *s);
 double score_error(const struct score *s);
 
-/* The chunks of a text of n_tokens: cut every `chunk` tokens, an incomplete last one dropped; of
- * each BOS and the first chunk - 1 tokens are fed, and the positions chunk/2 ... chunk-2 scored,
- * each by the token that follows. */
+/* The chunks of a text of n_tokens, cut as the peers do: BOS stands before the text, each chunk
+ * takes the next `chunk` tokens of this, and its first one becomes BOS.  So chunk i is BOS and
+ * the text's tokens i * chunk ... i * chunk + chunk - 2, and one token between two chunks is
+ * never seen.  An incomplete last chunk is dropped.  Scored are the positions chunk/2 ...
+ * chunk-2, each by the token that follows. */
 int64_t score_chunk_count(int64_t n_tokens, int64_t chunk);
 static inline int64_t score_first(int64_t chunk)
 {

@@ -16,14 +16,15 @@ fail() {
     bad=1
 }
 
-# run STATUS ARGS...: runs latent, leaves $work/out and $work/err.
-run() {
+# run STATUS ARGS...: runs latent, leaves $work/out and $work/err; run_with has standard input too.
+run_with() {
     local want=$1 got
     shift
-    "$latent" "$@" >"$work/out" 2>"$work/err" </dev/null
+    "$latent" "$@" >"$work/out" 2>"$work/err"
     got=$?
     [ "$got" = "$want" ] || fail "latent $*: exit $got, want $want: $(head -c 300 "$work/err")"
 }
+run() { run_with "$@" </dev/null; }
 
 # says FILE TEXT: the file holds the text.
 says() { grep -qF -- "$2" "$work/$1" || fail "$1 lacks '$2': $(head -c 300 "$work/$1")"; }
@@ -37,7 +38,7 @@ one_line() {
 
 # ---- The program ------------------------------------------------------------
 run 2; one_line; says err 'no subcommand'
-run 2 inspct; one_line; says err 'the nearest is inspect'
+run 2 generat; one_line; says err 'the nearest is generate'
 run 2 plan x; one_line; says err 'not in this version yet'
 run 0 --version; says out 'latent '
 run 0 help; says out 'inspect'
@@ -120,6 +121,71 @@ kill -INT $pid
 exec 9>&-
 wait $pid || fail "an interrupted chat: exit $?: $(cat "$work/err")"
 [ "$(grep -c interrupted "$work/err")" = 2 ] || fail "not interrupted twice: $(cat "$work/err")"
+
+# ---- generate ---------------------------------------------------------------
+run 2 generate; one_line; says err '-p TEXT'
+run 2 generate -p x; one_line; says err '-m FILE'
+run 2 generate -m "$v3" -p x -f y; one_line
+run 2 generate -m "$v3" -p x --temp -1; one_line; says err '--temp'
+run 2 generate -m "$v3" -p x -ot exps=CPU; one_line; says err 'not in this version yet'
+run 2 generate -m "$v3" -p x --tempp 1; one_line; says err '--temp'
+run 1 generate -m "$v3" -f "$work/none"; one_line
+run 1 generate -m "$v3" -p "$(yes word | head -n 500)" -c 64; one_line; says err '-c leaves room for 64'
+run 3 generate -m "$v3" -p x -c 2000000000; one_line; says err 'use -c'
+run 1 generate -m "$work/cut.gguf" -p x; one_line; says err 'token_embd.weight'
+
+run 0 generate -m "$v3" -p 'The whale' -n 12 --temp 0
+cp "$work/out" "$work/greedy"
+[ -s "$work/greedy" ] || fail 'no text'
+grep -q 'The whale' "$work/greedy" && fail 'the prompt is echoed'
+grep -q 'seed' "$work/err" && fail 'greedy text has no seed'
+says err 'tokens/s'
+same() { cmp -s "$work/out" "$work/$1" || fail "$2 changes the text"; }
+run 0 generate -m "$v3" -p 'The whale' -n 12 --temp 0 -q -t 1 -ub 1 -ngl 99 -fa on -rtr --no-mmap
+same greedy 'one thread, one token a step'
+[ "$(grep -c 'has no effect' "$work/err")" = 4 ] || fail 'not one line for each flag of the peers'
+run 0 generate -m "$v3" -p 'The whale' -n 12 --top-k 1 -q; same greedy '--top-k 1'
+run 0 generate -m "$v3" -p 'The whale' -n 0 -q; [ -s "$work/out" ] && fail '-n 0 prints'
+run 0 generate -m "$v3" -p 'The whale' -n 12 --seed 7; cp "$work/out" "$work/random"; says err 'seed: 7'
+run 0 generate -m "$v3" -p 'The whale' -n 12 --seed 7 -ub 2; same random 'the size of a step'
+run 0 generate -m "$v3" -p 'The whale' -n 12 --temp 0 --stop "$(head -c 3 "$work/greedy")"
+[ -s "$work/out" ] && fail '--stop is ignored'
+printf 'a\0b\377\n' >"$work/bytes"
+run_with 0 generate -m "$v3" -f - -n 2 --temp 0 <"$work/bytes"
+
+# ---- logits, perplexity -----------------------------------------------------
+run 2 logits -m "$v3" -o "$work/l.npy"; one_line; says err '--tokens'
+run 2 logits -m "$v3" --tokens 1; one_line; says err '-o OUT.npy'
+run 2 logits -m "$v3" --tokens 1,4096 -o "$work/l.npy"; one_line; says err 'ids 0 to 4095'
+run 2 logits -m "$v3" --tokens 1,,2 -o "$work/l.npy"; one_line
+run 1 logits -m "$v3" --tokens 1 -o "$work/no/l.npy"; one_line
+run 0 logits -m "$v3" --tokens 0,2263,35 -o "$work/l.npy"
+[ "$(wc -c <"$work/l.npy")" = $((128 + 3 * 4096 * 4)) ] || fail 'the .npy has another size'
+says l.npy "'shape': (3, 4096)"
+
+for _ in $(seq 40); do echo 'It was a dark and stormy night, and the whale sailed on.'; done >"$work/text"
+run 2 perplexity -m "$v3"; one_line; says err '-f FILE'
+run 2 perplexity -m "$v3" -f "$work/text" -c 3; one_line
+run 2 perplexity -m "$v3" -f "$work/text" -c 100000; one_line; says err 'less than one chunk'
+run 0 perplexity -m "$v3" -f "$work/text" -c 128
+grep -qE '^PPL = [0-9]+\.[0-9]{3} ± [0-9]+\.[0-9]{3} \([0-9]+ tokens\)$' "$work/out" ||
+    fail "perplexity prints $(cat "$work/out")"
+run 0 perplexity -m "$v3" -f "$work/text" -c 128 --json; says out '"perplexity": '
+
+# ---- convert, bench ---------------------------------------------------------
+run 2 convert "$v3" "$work/legacy.gguf"; one_line; says err '--layout'
+run 0 convert "$data/models/tiny-v2-f16.gguf" "$work/legacy.gguf" --layout legacy
+run 0 inspect "$work/legacy.gguf"; says out 'layout        legacy'
+run 2 convert "$data/models/tiny-v2-f16.gguf" "$work/legacy.gguf" --layout ik; one_line
+run 0 convert "$data/models/tiny-v2-f16.gguf" "$work/legacy.gguf" --layout ik --force
+run 0 inspect "$work/legacy.gguf"; says out 'layout        ik'
+run 0 logits -m "$data/models/tiny-v2-f16.gguf" --tokens 0,5,9 -o "$work/a.npy"
+run 0 logits -m "$work/legacy.gguf" --tokens 0,5,9 -o "$work/b.npy"
+cmp -s "$work/a.npy" "$work/b.npy" || fail 'another layout gives other logits'
+
+run 2 bench -m "$v3" --pp 0; one_line
+run 0 bench -m "$v3" --pp 16 --tg 2 --depth 0,8 -r 1 --json
+[ "$(grep -c '"fraction"' "$work/out")" = 4 ] || fail 'bench has not four results'
 
 # ---- Output that cannot be written ------------------------------------------
 if [ -w /dev/full ]; then
