@@ -11,7 +11,7 @@ struct run {
     struct session *s;
     const struct sampling *p;
     int ignore_end;
-    int64_t piece_tokens; /* of a prompt that are fed between two looks at *stop */
+    int64_t piece_tokens; /* of a prompt, fed between two looks at *stop and the clock */
     struct sampler *sampler;
     struct text_filter *filter;
     struct str piece;
@@ -34,15 +34,22 @@ static int stopped(const struct run *r)
     return r->c->stop && *r->c->stop;
 }
 
-/* Feeds the tokens from `from` on and chooses the next one. */
+/* Feeds the tokens from `from` on, a long prompt in pieces, and chooses the next one. */
 static enum err_code feed(struct run *r, size_t from)
 {
     const struct token_list *t = r->c->tokens;
-    int64_t left = (int64_t)(t->n - from);
+    int64_t n = (int64_t)(t->n - from), left = n;
+    struct progress progress;
+    enum err_code rc = ERR_OK;
 
-    for (; left > r->piece_tokens && !stopped(r); left -= r->piece_tokens)
-        TRY(engine_feed(r->s->engine, 0, t->ids + t->n - left, r->piece_tokens, ENGINE_NONE, NULL,
-                        NULL, r->e));
+    progress_start(&progress, "reading the prompt", n);
+    for (; rc == ERR_OK && left > r->piece_tokens && !stopped(r); left -= r->piece_tokens) {
+        rc = engine_feed(r->s->engine, 0, t->ids + t->n - left, r->piece_tokens, ENGINE_NONE, NULL,
+                         NULL, r->e);
+        progress_update(&progress, n - left + r->piece_tokens);
+    }
+    progress_end(&progress);
+    TRY(rc);
     if (stopped(r))
         return ERR_OK;
     TRY(engine_feed(r->s->engine, 0, t->ids + t->n - left, left, ENGINE_LAST, choose, r, r->e));
@@ -115,7 +122,7 @@ enum err_code completion_run(struct completion *c, struct session *s, const stru
         .s = s,
         .p = p,
         .ignore_end = o->ignore_eos,
-        .piece_tokens = c->stop ? o->ubatch : INT64_MAX,
+        .piece_tokens = o->ubatch,
         .e = e,
     };
     enum err_code rc;
