@@ -19,12 +19,16 @@ void log_set_quiet(int quiet)
     quiet_level = quiet;
 }
 
-/* One write per line, so that lines of several ranks do not mix. */
+/* One write per line, so that lines of several ranks do not mix.  What files and users wrote is
+ * part of it: their control bytes must neither end the line nor reach the terminal. */
 static void print_line(const char *kind, const char *fmt, va_list args)
 {
     char line[2048];
 
     vsnprintf(line, sizeof line, fmt, args);
+    for (char *c = line; *c; c++)
+        if ((unsigned char)*c < 0x20 || *c == 0x7f)
+            *c = '?';
     fprintf(stderr, "%s: %s%s\n", program, kind, line);
 }
 

@@ -31,14 +31,12 @@ static enum err_code read_prompt(struct token_list *ids, const struct session *s
     return rc;
 }
 
-/* The cache a run needs: prompt and answer, at most what the model was made for. */
+/* The cache a run needs: prompt and answer; 0, what fits, where nothing bounds the answer. */
 static int64_t context_wanted(const struct session *s, const struct options *o, size_t n_prompt)
 {
-    int64_t most = s->model->hp.context_length;
+    int64_t n = (int64_t)n_prompt + o->n_predict;
 
-    if (o->n_predict < 0 || (int64_t)n_prompt + o->n_predict > most)
-        return most;
-    return (int64_t)n_prompt + o->n_predict;
+    return o->n_predict >= 0 && n <= s->model->hp.context_length ? n : 0;
 }
 
 static enum err_code generate(struct session *s, struct completion *c, struct sampling *p,

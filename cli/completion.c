@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "cli/completion.h"
 
+#include <inttypes.h>
+
 #include "base/log.h"
 #include "cli/output.h"
 #include "rank/text_filter.h"
@@ -96,14 +98,14 @@ static enum err_code produce(struct run *r)
 
     if (!c->n_kept)
         engine_begin(r->s->engine, 0, (int64_t)c->n_prompt);
-    if (most == 0)
+    if (c->max_tokens == 0)
         return ERR_OK;
     TRY(feed(r, c->n_kept));
     c->prompt_s = clock_seconds() - begin;
     begin = clock_seconds();
-    while (!stopped(r)) {
+    while (!stopped(r) && (int64_t)c->n_produced < most) {
         TRY(take(r, &end));
-        if (end || (int64_t)c->n_produced >= most)
+        if (end || (int64_t)c->n_produced == most)
             break;
         TRY(feed(r, c->tokens->n - 1));
         c->n_steps++;
@@ -111,6 +113,10 @@ static enum err_code produce(struct run *r)
     size_t before = c->text.len;
     text_filter_flush(r->filter, &c->text);
     c->produce_s = clock_seconds() - begin;
+    if (!end && !stopped(r) && (c->max_tokens < 0 || c->max_tokens > room))
+        log_warn("the context of %" PRId64
+                 " positions is full: the text ends here; a larger -c may help",
+                 engine_context(r->s->engine));
     return show(r, before);
 }
 

@@ -53,6 +53,7 @@ run 2 inspect "$v3" "$v3"; one_line
 run 2 inspect "$v3" --tensor; one_line; says err '--tensors'
 run 1 inspect "$work/none.gguf"; one_line; says err "$work/none.gguf"
 run 1 inspect "$work"; one_line
+run 1 inspect $'two\nlines\e[31m'; one_line
 : >"$work/empty.gguf"
 run 1 inspect "$work/empty.gguf"; one_line; says err 'offset 0'
 run 0 inspect "$v3"
@@ -145,6 +146,7 @@ run 0 generate -m "$v3" -p 'The whale' -n 12 --temp 0 -q -t 1 -ub 1 -ngl 99 -fa 
 same greedy 'one thread, one token a step'
 [ "$(grep -c 'has no effect' "$work/err")" = 4 ] || fail 'not one line for each flag of the peers'
 run 0 generate -m "$v3" -p 'The whale' -n 12 --top-k 1 -q; same greedy '--top-k 1'
+run 0 generate -m "$v3" -p 'The whale' -n 12 -c 8; says err 'context of 8 positions is full'
 run 0 generate -m "$v3" -p 'The whale' -n 0 -q; [ -s "$work/out" ] && fail '-n 0 prints'
 run 0 generate -m "$v3" -p 'The whale' -n 12 --seed 7; cp "$work/out" "$work/random"; says err 'seed: 7'
 run 0 generate -m "$v3" -p 'The whale' -n 12 --seed 7 -ub 2; same random 'the size of a step'
