@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/utf8.h"
+
 static int str_reserve(struct str *s, size_t n)
 {
     if (s->failed || n > (size_t)-1 / 4 || s->len > (size_t)-1 / 4)
@@ -52,6 +54,26 @@ void str_printf(struct str *s, const char *fmt, ...)
     vsnprintf(s->data + s->len, (size_t)n + 1, fmt, args);
     va_end(args);
     s->len += (size_t)n;
+}
+
+void str_printable(struct str *s, const char *text, size_t n, size_t max)
+{
+    size_t shown = n < max ? n : max;
+
+    for (size_t i = 0; i < shown;) {
+        const unsigned char *p = (const unsigned char *)text + i;
+        size_t len = utf8_length(text + i, n - i);
+        int control = p[0] < 0x20 || p[0] == 0x7f || (len == 2 && p[0] == 0xc2 && p[1] < 0xa0);
+        if (len > 0 && !control) {
+            str_append(s, text + i, len);
+            i += len;
+        } else {
+            str_printf(s, "\\x%02x", p[0]);
+            i++;
+        }
+    }
+    if (shown < n)
+        str_printf(s, "... (%zu bytes)", n);
 }
 
 void str_clear(struct str *s)

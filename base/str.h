@@ -20,6 +20,10 @@ void str_printf(struct str *s, const char *fmt, ...) __attribute__((format(print
 void str_clear(struct str *s);
 void str_free(struct str *s);
 
+/* Appends at most `max` of text[n] so that a terminal can show it: control bytes and invalid
+ * UTF-8 as \xNN. */
+void str_printable(struct str *s, const char *text, size_t n, size_t max);
+
 /* Number of single-letter edits from a to b (Levenshtein), at most 64 letters of
  * each.  For "did you mean". */
 int str_distance(const char *a, const char *b);

@@ -63,7 +63,7 @@ static json_t *json_metadata(const struct gguf *g)
     for (int i = 0; i < gguf_kv_count(g); i++) {
         const struct gguf_kv *kv = gguf_kv_at(g, i);
         struct str key = { 0 };
-        append_printable(&key, kv->key.data, kv->key.len, kv->key.len);
+        str_printable(&key, kv->key.data, kv->key.len, kv->key.len);
         json_object_set_new(all, key.data ? key.data : "", json_value(&kv->value));
         str_free(&key);
     }

@@ -43,7 +43,7 @@ void inspect_append_value(struct str *s, const struct gguf_value *v)
     if (v->type == GGUF_ARRAY)
         str_printf(s, "%" PRIu64 " values of type %s", v->count, gguf_type_name(v->element));
     else if (gguf_as_string(v, &text) == 0)
-        append_printable(s, text.data, text.len, VALUE_MAX);
+        str_printable(s, text.data, text.len, VALUE_MAX);
     else if (v->type == GGUF_BOOL && gguf_as_bool(v, &b) == 0)
         str_puts(s, b ? "true" : "false");
     else if (gguf_as_i64(v, &i) == 0)
@@ -103,7 +103,7 @@ static void print_metadata(const struct inspection *in)
         if (in->has_hparams && kv->key.len > arch_len && kv->key.data[arch_len] == '.' &&
             memcmp(kv->key.data, arch, arch_len) == 0)
             continue;
-        append_printable(&line, kv->key.data, kv->key.len, 100);
+        str_printable(&line, kv->key.data, kv->key.len, 100);
         if (line.len < KEY_WIDTH)
             str_printf(&line, "%*s", (int)(KEY_WIDTH - line.len), "");
         str_puts(&line, " ");
@@ -139,7 +139,7 @@ static void print_tensors(const struct gguf *g)
     for (int i = 0; i < gguf_tensor_count(g); i++) {
         const struct gguf_tensor *t = gguf_tensor_at(g, i);
         struct str name = { 0 };
-        append_printable(&name, t->name, strlen(t->name), 200);
+        str_printable(&name, t->name, strlen(t->name), 200);
         if (!name.failed)
             printf("  %-*s %-8s [", KEY_WIDTH, name.data ? name.data : "",
                    quant_info[t->type].name);

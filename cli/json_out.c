@@ -6,26 +6,6 @@
 
 #include "base/utf8.h"
 
-void append_printable(struct str *s, const char *text, size_t n, size_t max)
-{
-    size_t shown = n < max ? n : max;
-
-    for (size_t i = 0; i < shown;) {
-        const unsigned char *p = (const unsigned char *)text + i;
-        size_t len = utf8_length(text + i, n - i);
-        int control = p[0] < 0x20 || p[0] == 0x7f || (len == 2 && p[0] == 0xc2 && p[1] < 0xa0);
-        if (len > 0 && !control) {
-            str_append(s, text + i, len);
-            i += len;
-        } else {
-            str_printf(s, "\\x%02x", p[0]);
-            i++;
-        }
-    }
-    if (shown < n)
-        str_printf(s, "... (%zu bytes)", n);
-}
-
 void append_json_string(struct str *s, const char *text, size_t n)
 {
     str_puts(s, "\"");
@@ -50,7 +30,7 @@ json_t *json_text(const char *text, size_t n)
 
     if (!j) {
         struct str s = { 0 };
-        append_printable(&s, text, n, n);
+        str_printable(&s, text, n, n);
         j = json_string(s.data ? s.data : "");
         str_free(&s);
     }

@@ -8,10 +8,6 @@
 #include "base/err.h"
 #include "base/str.h"
 
-/* Appends at most `max` of text[n] so that a terminal can show it: control bytes and invalid
- * UTF-8 as \xNN. */
-void append_printable(struct str *s, const char *text, size_t n, size_t max);
-
 /* Appends text[n] as a JSON string with its quotes; a byte that is not UTF-8 becomes U+FFFD. */
 void append_json_string(struct str *s, const char *text, size_t n);
 
