@@ -7,6 +7,7 @@
 
 const struct cpu_kernels *const cpu_kernels_all[] = {
 #if defined(__x86_64__)
+    &cpu_kernels_avx512,
     &cpu_kernels_avx2,
 #endif
     &cpu_kernels_portable,

@@ -41,7 +41,7 @@
 
 enum { LANES = 16, ATOM_BLOCKS = PACK_ATOM / 32 };
 
-enum form { FORM_S8, FORM_U4, FORM_U5, FORM_U6 };
+enum form { FORM_S8, FORM_S8_SCALED, FORM_U4, FORM_U5, FORM_U6 };
 
 /* A word must vanish into its caller: it passes vectors and constants.  The portable words are
  * left to the compiler, which takes minutes over so much inlined plain C. */

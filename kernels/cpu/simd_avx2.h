@@ -280,14 +280,14 @@ WORD vi vi_sub(vi a, vi b)
     return (vi){ _mm256_sub_epi32(a.lo, b.lo), _mm256_sub_epi32(a.hi, b.hi) };
 }
 
-WORD vi vi_shl(vi a, int n)
+WORD vi vi_shl(vi a, unsigned n)
 {
-    return (vi){ _mm256_slli_epi32(a.lo, n), _mm256_slli_epi32(a.hi, n) };
+    return (vi){ _mm256_slli_epi32(a.lo, (int)n), _mm256_slli_epi32(a.hi, (int)n) };
 }
 
-WORD vi vi_shr(vi a, int n)
+WORD vi vi_shr(vi a, unsigned n)
 {
-    return (vi){ _mm256_srli_epi32(a.lo, n), _mm256_srli_epi32(a.hi, n) };
+    return (vi){ _mm256_srli_epi32(a.lo, (int)n), _mm256_srli_epi32(a.hi, (int)n) };
 }
 
 WORD vi vi_and(vi a, uint32_t mask)
@@ -534,6 +534,7 @@ WORD void line_dots(enum form form, vi *sum, const struct lines *w, const struct
 {
     switch (form) {
     case FORM_S8:
+    case FORM_S8_SCALED:
         dots_signed(sum, w->w, x, b, nc);
         break;
     case FORM_U4:
@@ -551,7 +552,7 @@ WORD void line_dots(enum form form, vi *sum, const struct lines *w, const struct
 WORD void block_dots(enum form form, vi *sum, const union codes *w, const struct vx *x, int b,
                      int nc)
 {
-    if (form == FORM_S8)
+    if (form == FORM_S8 || form == FORM_S8_SCALED)
         vs_dots(sum, &w->s8, x, b, nc);
     else
         line_dots(form, sum, &w->u, x, b, nc);

@@ -201,7 +201,7 @@ WORD vi vi_load(const void *p)
     return r;
 }
 
-WORD vi vi_shl(vi a, int n)
+WORD vi vi_shl(vi a, unsigned n)
 {
     for (int i = 0; i < LANES; i++)
         a.v[i] = (int32_t)((uint32_t)a.v[i] << n);
