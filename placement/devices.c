@@ -216,11 +216,11 @@ static enum err_code read_host(struct spec *s, struct host *h, struct err *e)
 
 /* ---- The machine ------------------------------------------------------------ */
 
-static enum err_code add_hosts(struct machine *m, const struct host *h, int n, struct spec *s,
+static enum err_code add_hosts(struct inventory *m, const struct host *h, int n, struct spec *s,
                                struct err *e)
 {
-    if (m->n + n > MACHINE_MAX_HOSTS)
-        return spec_error(s, e, "more than %d hosts", MACHINE_MAX_HOSTS);
+    if (m->n + n > INVENTORY_MAX_HOSTS)
+        return spec_error(s, e, "more than %d hosts", INVENTORY_MAX_HOSTS);
     struct host *hosts = realloc(m->hosts, (size_t)(m->n + n) * sizeof *hosts);
     if (!hosts)
         return err_set(e, ERR_NOMEM, "no memory for %d hosts", m->n + n);
@@ -230,7 +230,8 @@ static enum err_code add_hosts(struct machine *m, const struct host *h, int n, s
     return ERR_OK;
 }
 
-static enum err_code read_spec(struct machine *m, const char *name, const char *text, struct err *e)
+static enum err_code read_spec(struct inventory *m, const char *name, const char *text,
+                               struct err *e)
 {
     struct spec s = { .name = name, .text = text, .at = text };
 
@@ -241,7 +242,7 @@ static enum err_code read_spec(struct machine *m, const char *name, const char *
         struct host h;
         int n = 1;
         if (spec_at_digit(&s) || spec_next_is(&s, '-')) {
-            TRY(spec_count(&s, 1, MACHINE_MAX_HOSTS, "hosts", &n, e));
+            TRY(spec_count(&s, 1, INVENTORY_MAX_HOSTS, "hosts", &n, e));
             if (!spec_take(&s, '*'))
                 return spec_error(&s, e, "'*' is missing between the number and host(...)");
         }
@@ -253,12 +254,12 @@ static enum err_code read_spec(struct machine *m, const char *name, const char *
     return ERR_OK;
 }
 
-enum err_code machine_read(struct machine *m, const char *spec, struct err *e)
+enum err_code inventory_read(struct inventory *m, const char *spec, struct err *e)
 {
     char *text = NULL;
     enum err_code rc;
 
-    *m = (struct machine){ 0 };
+    *m = (struct inventory){ 0 };
     if (*spec == '@') {
         TRY(spec_read_file(spec + 1, &text, e));
         rc = read_spec(m, spec + 1, text, e);
@@ -267,17 +268,17 @@ enum err_code machine_read(struct machine *m, const char *spec, struct err *e)
     }
     free(text);
     if (rc != ERR_OK)
-        machine_free(m);
+        inventory_free(m);
     return rc;
 }
 
-void machine_free(struct machine *m)
+void inventory_free(struct inventory *m)
 {
     free(m->hosts);
-    *m = (struct machine){ 0 };
+    *m = (struct inventory){ 0 };
 }
 
-int machine_gpus(const struct machine *m)
+int inventory_gpus(const struct inventory *m)
 {
     int n = 0;
 
@@ -286,7 +287,7 @@ int machine_gpus(const struct machine *m)
     return n;
 }
 
-int machine_ranks(const struct machine *m)
+int inventory_ranks(const struct inventory *m)
 {
     int n = 0;
 
@@ -295,9 +296,9 @@ int machine_ranks(const struct machine *m)
     return n;
 }
 
-enum err_code machine_set_ranks(struct machine *m, int ranks, struct err *e)
+enum err_code inventory_set_ranks(struct inventory *m, int ranks, struct err *e)
 {
-    int before = machine_ranks(m), so_far = 0, dealt = 0;
+    int before = inventory_ranks(m), so_far = 0, dealt = 0;
 
     if (ranks < m->n)
         return err_set(e, ERR_USAGE, "--ranks %d: there are %d hosts, and each needs a rank", ranks,

@@ -32,7 +32,7 @@ struct gpu_kind {
     double bus_bw;           /* to host memory                                     */
 };
 
-enum { HOST_MAX_GPUS = 64, MACHINE_MAX_HOSTS = 1024, HOST_MAX_RANKS = 1024 };
+enum { HOST_MAX_GPUS = 64, INVENTORY_MAX_HOSTS = 1024, HOST_MAX_RANKS = 1024 };
 
 struct host {
     int64_t ram_bytes;
@@ -45,8 +45,8 @@ struct host {
     double disk_bw;   /* bytes per second                     */
 };
 
-/* Starts as { 0 }; end with machine_free. */
-struct machine {
+/* Starts as { 0 }; end with inventory_free. */
+struct inventory {
     struct host *hosts; /* [n], owned */
     int n;
     int probed;  /* this machine, not a description         */
@@ -55,16 +55,16 @@ struct machine {
 
 /* Reads a SPEC, or the file behind '@'.  Errors: ERR_USAGE, with the column and what is wanted;
  * ERR_IO; ERR_NOMEM. */
-enum err_code machine_read(struct machine *m, const char *spec, struct err *e);
-void machine_free(struct machine *m);
+enum err_code inventory_read(struct inventory *m, const char *spec, struct err *e);
+void inventory_free(struct inventory *m);
 
 /* GPUs and ranks of all hosts. */
-int machine_gpus(const struct machine *m);
-int machine_ranks(const struct machine *m);
+int inventory_gpus(const struct inventory *m);
+int inventory_ranks(const struct inventory *m);
 
 /* Deals `ranks` ranks over the hosts in proportion to their own numbers, at least one each.
  * Errors: ERR_USAGE, fewer ranks than hosts. */
-enum err_code machine_set_ranks(struct machine *m, int ranks, struct err *e);
+enum err_code inventory_set_ranks(struct inventory *m, int ranks, struct err *e);
 
 /* The kind called `name`, or NULL with the nearest name in *nearest. */
 const struct gpu_kind *gpu_kind_by_name(const char *name, size_t len, const char **nearest);

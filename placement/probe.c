@@ -47,11 +47,11 @@ static void fill_host(struct host *h, hwloc_topology_t t)
     h->int8_rate = cpu_int8_rate(h->cores);
 }
 
-enum err_code machine_probe(struct machine *m, struct err *e)
+enum err_code inventory_probe(struct inventory *m, struct err *e)
 {
     hwloc_topology_t t;
 
-    *m = (struct machine){ 0 };
+    *m = (struct inventory){ 0 };
     if (hwloc_topology_init(&t) != 0)
         return err_set(e, ERR_NOMEM, "no memory for the topology of this machine");
     if (hwloc_topology_load(t) != 0) {

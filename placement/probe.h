@@ -8,6 +8,6 @@
 /* One host: memory is what this process may still take, cores those it may run on.  Bandwidth is
  * an assumption until it is measured (m->guessed).  GPUs are not looked for: this build has no
  * CUDA plug-in.  Errors: ERR_IO, the topology cannot be read; ERR_NOMEM. */
-enum err_code machine_probe(struct machine *m, struct err *e);
+enum err_code inventory_probe(struct inventory *m, struct err *e);
 
 #endif

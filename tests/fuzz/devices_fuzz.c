@@ -9,20 +9,20 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    struct machine m;
+    struct inventory m;
     char *text = malloc(size + 1);
 
     if (!text)
         return 0;
     memcpy(text, data, size);
     text[size] = '\0';
-    if (*text != '@' && machine_read(&m, text, NULL) == ERR_OK) {
-        if (m.n < 1 || machine_ranks(&m) < m.n)
+    if (*text != '@' && inventory_read(&m, text, NULL) == ERR_OK) {
+        if (m.n < 1 || inventory_ranks(&m) < m.n)
             abort();
         for (int ranks = m.n; ranks < m.n + 3; ranks++)
-            if (machine_set_ranks(&m, ranks, NULL) == ERR_OK && machine_ranks(&m) != ranks)
+            if (inventory_set_ranks(&m, ranks, NULL) == ERR_OK && inventory_ranks(&m) != ranks)
                 abort();
-        machine_free(&m);
+        inventory_free(&m);
     }
     free(text);
     return 0;

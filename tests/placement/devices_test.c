@@ -5,35 +5,35 @@
 #include "placement/probe.h"
 #include "support.h"
 
-static struct machine read_machine(const char *spec)
+static struct inventory read_inventory(const char *spec)
 {
-    struct machine m;
+    struct inventory m;
     struct err e = { 0 };
 
-    if (machine_read(&m, spec, &e) != ERR_OK)
+    if (inventory_read(&m, spec, &e) != ERR_OK)
         fail_msg("%s", e.msg);
     return m;
 }
 
 static void the_example_of_the_manual(void **state)
 {
-    struct machine m = read_machine("2*host(ram=512G,bw=400G,gpus=4*H200,link=50G/3us)");
+    struct inventory m = read_inventory("2*host(ram=512G,bw=400G,gpus=4*H200,link=50G/3us)");
 
     (void)state;
     assert_int_equal(m.n, 2);
-    assert_int_equal(machine_gpus(&m), 8);
-    assert_int_equal(machine_ranks(&m), 8);
+    assert_int_equal(inventory_gpus(&m), 8);
+    assert_int_equal(inventory_ranks(&m), 8);
     const struct host *h = &m.hosts[1];
     assert_int_equal(h->ram_bytes, 512000000000);
     assert_true(h->ram_bw == 400e9 && h->link_bw == 50e9 && h->link_us == 3);
     assert_string_equal(h->gpus[3]->name, "H200");
     assert_int_equal(h->gpus[3]->memory_bytes, 141LL << 30);
-    machine_free(&m);
+    inventory_free(&m);
 }
 
 static void units_kinds_and_mixtures(void **state)
 {
-    struct machine m = read_machine(
+    struct inventory m = read_inventory(
         "host(ram=64Gi, bw=2*DDR4-3200, cores=8, numa=2),\n"
         "host( ram = 1.5T , bw=460.8GB, gpus=2*rtx4090+RTX3090, ranks=1, link=100M/0.1ms )");
 
@@ -47,7 +47,7 @@ static void units_kinds_and_mixtures(void **state)
     assert_string_equal(m.hosts[1].gpus[2]->name, "RTX3090");
     assert_int_equal(m.hosts[1].ranks, 1);
     assert_true(m.hosts[1].link_us == 100);
-    machine_free(&m);
+    inventory_free(&m);
 }
 
 static void one_clear_line_each(void **state)
@@ -91,9 +91,9 @@ static void one_clear_line_each(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        struct machine m;
+        struct inventory m;
         struct err e = { 0 };
-        if (machine_read(&m, rows[i].spec, &e) != ERR_USAGE)
+        if (inventory_read(&m, rows[i].spec, &e) != ERR_USAGE)
             fail_msg("'%s' is accepted", rows[i].spec);
         if (!strstr(e.msg, rows[i].says))
             fail_msg("'%s': '%s' does not say '%s'", rows[i].spec, e.msg, rows[i].says);
@@ -105,55 +105,55 @@ static void files_with_comments(void **state)
 {
     char path[] = "/tmp/latentd-devices-XXXXXX", spec[64];
     const char *text = "# two boxes\nhost(ram=1G, # small\n  bw=10G),\nhost(ram=2G,bw=zz)\n";
-    struct machine m;
+    struct inventory m;
     struct err e = { 0 };
     int fd = mkstemp(path);
 
     (void)state;
     assert_true(fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text));
     snprintf(spec, sizeof spec, "@%s", path);
-    assert_int_equal(machine_read(&m, spec, &e), ERR_USAGE);
+    assert_int_equal(inventory_read(&m, spec, &e), ERR_USAGE);
     assert_non_null(strstr(e.msg, ":4: bw wants a number"));
     assert_int_equal(ftruncate(fd, (off_t)(strstr(text, ",\nhost") - text)), 0);
     close(fd);
-    assert_int_equal(machine_read(&m, spec, &e), ERR_OK);
+    assert_int_equal(inventory_read(&m, spec, &e), ERR_OK);
     assert_int_equal(m.n, 1);
-    machine_free(&m);
+    inventory_free(&m);
     unlink(path);
-    assert_int_equal(machine_read(&m, "@/nonexistent", &e), ERR_IO);
+    assert_int_equal(inventory_read(&m, "@/nonexistent", &e), ERR_IO);
 }
 
 static void ranks_over_hosts(void **state)
 {
-    struct machine m = read_machine("host(ram=1G,bw=1G,ranks=3),2*host(ram=1G,bw=1G,ranks=1)");
+    struct inventory m = read_inventory("host(ram=1G,bw=1G,ranks=3),2*host(ram=1G,bw=1G,ranks=1)");
     struct err e = { 0 };
 
     (void)state;
-    assert_int_equal(machine_set_ranks(&m, 2, &e), ERR_USAGE);
-    assert_int_equal(machine_set_ranks(&m, 3, &e), ERR_OK);
+    assert_int_equal(inventory_set_ranks(&m, 2, &e), ERR_USAGE);
+    assert_int_equal(inventory_set_ranks(&m, 3, &e), ERR_OK);
     for (int h = 0; h < 3; h++)
         assert_int_equal(m.hosts[h].ranks, 1);
-    machine_free(&m);
-    m = read_machine("host(ram=1G,bw=1G,ranks=3),2*host(ram=1G,bw=1G,ranks=1)");
-    assert_int_equal(machine_set_ranks(&m, 10, &e), ERR_OK);
+    inventory_free(&m);
+    m = read_inventory("host(ram=1G,bw=1G,ranks=3),2*host(ram=1G,bw=1G,ranks=1)");
+    assert_int_equal(inventory_set_ranks(&m, 10, &e), ERR_OK);
     assert_int_equal(m.hosts[0].ranks, 6);
     assert_int_equal(m.hosts[1].ranks, 2);
     assert_int_equal(m.hosts[2].ranks, 2);
-    machine_free(&m);
+    inventory_free(&m);
 }
 
 static void this_machine(void **state)
 {
-    struct machine m;
+    struct inventory m;
     struct err e = { 0 };
 
     (void)state;
-    assert_int_equal(machine_probe(&m, &e), ERR_OK);
+    assert_int_equal(inventory_probe(&m, &e), ERR_OK);
     assert_int_equal(m.n, 1);
     assert_true(m.probed && m.guessed);
     assert_true(m.hosts[0].ram_bytes > 1 << 20 && m.hosts[0].cores >= 1 && m.hosts[0].ranks >= 1);
     assert_int_equal(m.hosts[0].n_gpus, 0);
-    machine_free(&m);
+    inventory_free(&m);
 }
 
 int main(void)

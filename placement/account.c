@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: MIT */
+/* placement/account.c - see account.h. */
+#include "placement/account.h"
+
+#include "base/arena.h"
+#include "kernels/cpu/cpu_kernels.h"
+#include "kernels/packing.h"
+
+/* ---- Weights ---------------------------------------------------------------- */
+
+struct extent extent_whole(const struct model *m, const struct plan_tensor *t)
+{
+    const struct hparams *hp = &m->hp;
+    const int64_t *dim = t->t->dim;
+
+    switch (t->role) {
+    case ROLE_ATTN_KV_B: /* rows of one head after the other */
+        return (struct extent){ hp->d_nope + hp->d_v, dim[0], hp->n_heads };
+    default:
+        return (struct extent){ dim[1], dim[0], dim[2] * dim[3] };
+    }
+}
+
+static int64_t packed(enum quant type, int64_t rows, int64_t cols, int64_t slabs)
+{
+    return (int64_t)arena_round((size_t)slabs * pack_matrix_bytes(type, rows, cols));
+}
+
+static int is_vector(const struct plan_tensor *t)
+{
+    return t->t->n_dims == 1;
+}
+
+/* A kv_b becomes k_b, transposed and in a float type, and v_b. */
+static int64_t account_kv_b(const struct hparams *hp, enum quant type, int64_t heads)
+{
+    enum quant k = quant_info[type].program == QUANT_FLOAT ? type : QUANT_F16;
+
+    return packed(k, hp->kv_lora_rank, hp->d_nope, heads) +
+           packed(type, hp->d_v, hp->kv_lora_rank, heads);
+}
+
+int64_t account_memory(const struct model *m, const struct plan_tensor *t, enum device_kind kind,
+                       struct extent x)
+{
+    enum quant type = quant_info[t->t->type].plain;
+
+    if (x.rows <= 0 || x.cols <= 0 || x.slabs <= 0)
+        return 0;
+    if (is_vector(t))
+        return (int64_t)arena_round((size_t)x.cols * sizeof(float));
+    if (t->role == ROLE_ATTN_KV_B)
+        return account_kv_b(&m->hp, type, x.slabs);
+    if (t->role == ROLE_TOKEN_EMBD || kind == DEVICE_GPU)
+        return (int64_t)arena_round((size_t)(x.rows * x.slabs) *
+                                    quant_row_bytes(type, (size_t)x.cols));
+    if (t->role == ROLE_GATE_UP_EXPS)
+        return 2 * packed(type, x.rows / 2, x.cols, x.slabs);
+    return packed(type, x.rows, x.cols, x.slabs);
+}
+
+int64_t account_file(const struct plan_tensor *t, struct extent x)
+{
+    return x.rows * x.slabs * (int64_t)quant_row_bytes(t->t->type, (size_t)x.cols);
+}
+
+/* ---- Latent cache ------------------------------------------------------------ */
+
+enum { PAGE = 64 };
+
+/* Under q8_0 the rope key stays in f16; every 32 latent values share an f16 scale. */
+int64_t account_cache_row(const struct hparams *hp, enum plan_cache_type type)
+{
+    int64_t latent = hp->kv_lora_rank, rope = hp->d_rope, bytes;
+
+    if (type == PLAN_CACHE_Q8_0)
+        bytes = latent + latent / 32 * 2 + rope * 2;
+    else
+        bytes = (latent + rope) * (type == PLAN_CACHE_F32 ? 4 : 2);
+    return (bytes + 3) / 4 * 4;
+}
+
+int64_t account_cache_layer(const struct hparams *hp, enum plan_cache_type type, int64_t n_context)
+{
+    return (n_context + PAGE - 1) / PAGE * PAGE * account_cache_row(hp, type);
+}
+
+/* ---- Activations -------------------------------------------------------------- */
+
+struct counter {
+    int64_t bytes;
+};
+
+static void take(struct counter *c, int64_t bytes)
+{
+    c->bytes += (int64_t)arena_round((size_t)bytes);
+}
+
+static void take_floats(struct counter *c, int64_t n)
+{
+    take(c, n * (int64_t)sizeof(float));
+}
+
+/* Columns of int8 activations with their scales and sums. */
+static void take_columns(struct counter *c, int64_t n, int64_t width)
+{
+    take(c, n * (int64_t)sizeof(struct cpu_column));
+    take(c, n * width);
+    take_floats(c, n * (width / 32));
+    take_floats(c, n * (width / 32));
+    take(c, n * (width / 16) * (int64_t)sizeof(int16_t));
+}
+
+static int64_t at_least(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+static int64_t round_rows(int64_t rows)
+{
+    return (rows + PACK_ROWS - 1) / PACK_ROWS * PACK_ROWS;
+}
+
+/* Positions whose keys and values are expanded at a time. */
+static int64_t piece_of(const struct hparams *hp, int n_threads, int amb_mib)
+{
+    enum { MAX_PIECE = 512 };
+    int64_t values = hp->kv_lora_rank + hp->d_rope + hp->d_nope + hp->d_v;
+    int64_t piece = ((int64_t)amb_mib << 20) / n_threads / (values * (int64_t)sizeof(float));
+
+    piece = piece / PAGE * PAGE;
+    return piece < PAGE ? PAGE : piece > MAX_PIECE ? MAX_PIECE : piece;
+}
+
+/* Scratch of one thread in attention. */
+static void take_attention(struct counter *c, const struct hparams *hp, int64_t tokens,
+                           int64_t heads, int n_threads, int64_t piece)
+{
+    enum { ABSORBED_ROWS = 64 };
+    int64_t d_c = hp->kv_lora_rank;
+    int64_t absorbed = at_least((heads + n_threads - 1) / n_threads, ABSORBED_ROWS);
+    int64_t rows = at_least(absorbed, tokens);
+    int64_t fold = at_least(absorbed * d_c, rows * hp->d_v);
+
+    take_floats(c, fold);
+    take_floats(c, fold);
+    for (int i = 0; i < 4; i++)
+        take_floats(c, rows);
+    take_floats(c, absorbed * d_c);
+    take_floats(c, absorbed * hp->d_rope);
+    take_floats(c, rows * PAGE);
+    take_floats(c, piece * (d_c + hp->d_rope));
+    take_floats(c, piece * hp->d_nope);
+    take_floats(c, piece * hp->d_v);
+    take_floats(c, round_rows(hp->d_nope) * d_c);
+    take_floats(c, hp->d_nope);
+    take(c, hp->d_nope * (int64_t)sizeof(float) + ARENA_ALIGN);
+    take_columns(c, absorbed, hp->d_nope);
+    take_columns(c, at_least(absorbed, piece), d_c);
+}
+
+static void take_moe(struct counter *c, const struct hparams *hp, int64_t n)
+{
+    int64_t experts = hp->n_experts, pairs = n * hp->n_experts_used;
+
+    if (hp->n_layers <= hp->n_dense)
+        return;
+    take_floats(c, n * experts);
+    take_floats(c, 2 * n * experts);
+    take(c, pairs * (int64_t)sizeof(int32_t));
+    take_floats(c, pairs);
+    take(c, (experts + 1) * (int64_t)sizeof(int32_t));
+    take(c, pairs * (int64_t)sizeof(int32_t));
+    take_floats(c, pairs);
+    take(c, pairs * (int64_t)sizeof(struct cpu_column));
+    take_floats(c, pairs * hp->d_expert);
+    take_floats(c, pairs * hp->d_expert);
+    take_columns(c, pairs, hp->d_expert);
+}
+
+int64_t account_activations(const struct hparams *hp, const struct plan_options *o, int n_threads,
+                            int64_t heads, int64_t ffn)
+{
+    struct counter c = { 0 };
+    int64_t n = o->ubatch, d = hp->d_model;
+
+    take_floats(&c, n * d);
+    take_floats(&c, n * d);
+    take(&c, n * d * (int64_t)sizeof(int64_t));
+    take(&c, n_threads * n * (int64_t)sizeof(int64_t));
+    take_floats(&c, n * hp->d_rope);
+    take_floats(&c, n * hp->q_lora_rank);
+    take_floats(&c, n * heads * (hp->d_nope + hp->d_rope));
+    take_floats(&c, n * (hp->kv_lora_rank + hp->d_rope));
+    take_floats(&c, n * heads * hp->d_v);
+    take_floats(&c, n * ffn);
+    take_floats(&c, n * ffn);
+    take_columns(&c, n, d);
+    take_columns(&c, n, hp->q_lora_rank);
+    take_columns(&c, n, heads * hp->d_v);
+    take_columns(&c, n, ffn);
+    take_moe(&c, hp, n);
+    int64_t piece = piece_of(hp, n_threads, o->amb_mib);
+    for (int t = 0; t < n_threads; t++)
+        take_attention(&c, hp, n, heads, n_threads, piece);
+    return c.bytes;
+}
+
+int64_t account_expert_buffers(const struct hparams *hp, const struct plan_options *o)
+{
+    struct counter c = { 0 };
+    int64_t n = o->ubatch;
+
+    take_floats(&c, n * hp->d_model);
+    take(&c, n * hp->d_model * (int64_t)sizeof(int64_t));
+    take_columns(&c, n, hp->d_model);
+    take_moe(&c, hp, n);
+    return c.bytes;
+}
+
+/* ---- The rest ------------------------------------------------------------------ */
+
+int64_t account_staging(int n_threads)
+{
+    return n_threads * ((int64_t)4 << 20);
+}
+
+int64_t account_comm(const struct hparams *hp, const struct plan_options *o, int n_ranks)
+{
+    return n_ranks > 1 ? 2 * o->ubatch * hp->d_model * (int64_t)sizeof(int64_t) : 0;
+}
+
+int64_t account_reserve(enum device_kind kind)
+{
+    return (int64_t)(kind == DEVICE_GPU ? 512 : 256) << 20;
+}

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: MIT */
+/* placement/place.h - steps of planning, on one struct; private to placement/.
+ *
+ * Order: devices, places of the rules, whole and sliced tensors, cache and buffers, experts,
+ * prediction.  Every step charges the devices for what it puts there.
+ */
+#ifndef PLACEMENT_PLACE_H
+#define PLACEMENT_PLACE_H
+
+#include "base/str.h"
+#include "placement/account.h"
+
+/* The devices that a rule's target means here. */
+struct place {
+    int n; /* 0: the rule cannot be obeyed */
+    struct place_device {
+        int device, count; /* TARGET_NO_COUNT: a share of the rest */
+    } * v;                 /* [n], owned */
+    int named_one;         /* the target names a single device */
+};
+
+/* A step's context. */
+struct planner {
+    struct plan *p;
+    const struct plan_input *in;
+    struct findings *findings;
+    struct place *places;       /* [n_rules]                                              */
+    int *all_main;              /* [n_ranks] main devices in rank order                   */
+    int64_t *shared_bytes;      /* [n_devices] of it, what other ranks of the host use too */
+    int *index_of;              /* [n_layers + 1][ROLE_COUNT] tensor index or -1          */
+    int *rank_heads, *rank_ffn; /* [n_ranks] the most a rank computes of any layer   */
+    double *expert_share;       /* [n_layers][n_devices] experts of a layer on a device     */
+};
+
+/* plan_devices.c */
+enum err_code place_devices(struct plan *p, const struct inventory *inv, struct err *e);
+void place_share_capacity(struct planner *k);
+
+/* resolve.c: places of all rules; what cannot be obeyed becomes an error of that rule. */
+enum err_code place_resolve(struct planner *k, struct err *e);
+
+/* place_tensors.c: everything but routed experts, with the latent cache. */
+enum err_code place_tensors(struct planner *k, struct err *e);
+void place_buffers(struct planner *k);
+
+/* experts.c */
+enum err_code place_experts(struct planner *k, struct err *e);
+
+/* cost.c */
+enum err_code place_predict(struct planner *k, struct err *e);
+
+/* Adds a part and charges its device.  ranges: [n] of them, copied. */
+enum err_code place_add_part(struct planner *k, int tensor, int device, enum plan_axis axis,
+                             const struct plan_range *ranges, int n, struct extent x,
+                             struct err *e);
+
+static inline int place_index(const struct planner *k, int layer, int role)
+{
+    int row = layer < 0 ? k->p->model->hp.n_layers : layer;
+    return k->index_of[row * ROLE_COUNT + role];
+}
+
+/* The place that the rule of tensor t asks for, or NULL. */
+static inline const struct place *place_of(const struct planner *k, int t)
+{
+    int r = k->in->match->rule_of[t];
+    return r >= 0 && k->places[r].n > 0 ? &k->places[r] : NULL;
+}
+
+#endif

@@ -1,0 +1,368 @@
+/* SPDX-License-Identifier: MIT */
+/* placement/place_tensors.c - everything but routed experts: whole and sliced tensors, the latent
+ * cache, buffers.
+ *
+ * Reading order: parts; tensors that stand on every rank; groups that are sliced together; layers;
+ * buffers.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "placement/place.h"
+#include "placement/slices.h"
+
+/* ---- Parts -------------------------------------------------------------------- */
+
+static int grow(void **v, int *cap, int need, size_t size)
+{
+    if (need <= *cap)
+        return 1;
+    int to = *cap ? *cap : 1024;
+    while (to < need)
+        to *= 2;
+    void *moved = realloc(*v, (size_t)to * size);
+    if (!moved)
+        return 0;
+    *v = moved;
+    *cap = to;
+    return 1;
+}
+
+enum err_code place_add_part(struct planner *k, int tensor, int device, enum plan_axis axis,
+                             const struct plan_range *ranges, int n, struct extent x, struct err *e)
+{
+    struct plan *p = k->p;
+    const struct plan_tensor *t = &p->tensors[tensor];
+
+    if (!grow((void **)&p->parts, &p->parts_cap, p->n_parts + 1, sizeof *p->parts) ||
+        !grow((void **)&p->ranges, &p->ranges_cap, p->n_ranges + n, sizeof *p->ranges))
+        return err_set(e, ERR_NOMEM, "no memory for a plan of %d parts", p->n_parts);
+    struct plan_part part = { .tensor = tensor,
+                              .device = device,
+                              .axis = axis,
+                              .first_range = p->n_ranges,
+                              .n_ranges = n,
+                              .file_bytes = account_file(t, x),
+                              .memory_bytes =
+                                  account_memory(p->model, t, p->devices[device].kind, x) };
+    memcpy(p->ranges + p->n_ranges, ranges, (size_t)n * sizeof *ranges);
+    p->n_ranges += n;
+    p->parts[p->n_parts++] = part;
+    p->devices[device].weights_bytes += part.memory_bytes;
+    return ERR_OK;
+}
+
+/* ---- On every rank -------------------------------------------------------------- */
+
+/* Ranks of the host of rank r. */
+static int ranks_of_host(const struct plan *p, int r)
+{
+    return p->inventory->hosts[p->ranks[r].host].ranks;
+}
+
+static enum err_code add_whole(struct planner *k, int tensor, int device, struct err *e)
+{
+    struct plan *p = k->p;
+    struct extent x = extent_whole(p->model, &p->tensors[tensor]);
+    struct plan_range all = { 0, x.rows * x.slabs };
+    int64_t before = p->devices[device].weights_bytes;
+
+    TRY(place_add_part(k, tensor, device, AXIS_ALL, &all, 1, x, e));
+    if (device < p->n_ranks && ranks_of_host(p, device) > 1)
+        k->shared_bytes[device] += p->devices[device].weights_bytes - before;
+    return ERR_OK;
+}
+
+static void warn_single_device(struct planner *k, int t, const struct place *place)
+{
+    char label[256];
+    const struct plan *p = k->p;
+
+    if (place->named_one && p->n_ranks > 1)
+        findings_add(k->findings, FINDING_WARNING, k->in->match->rule_of[t],
+                     "%s: %s stands on every rank; the rule only chooses between host and GPU "
+                     "memory of each, not one device",
+                     rule_label(k->in->rules, k->in->match->rule_of[t], label, sizeof label),
+                     p->tensors[t].t->name);
+}
+
+/* In the rank's own memory of one kind; ranks of a host share one copy in host memory. */
+static enum err_code place_everywhere(struct planner *k, int t, int on_host, const char *why,
+                                      struct err *e)
+{
+    struct plan *p = k->p;
+    const struct place *place = t < 0 ? NULL : place_of(k, t);
+
+    if (t < 0)
+        return ERR_OK;
+    p->tensors[t].reason = why;
+    if (place) {
+        on_host = p->devices[place->v[0].device].kind == DEVICE_HOST;
+        p->tensors[t].rule = k->in->match->rule_of[t];
+        p->tensors[t].reason = "rule";
+        warn_single_device(k, t, place);
+    }
+    for (int r = 0; r < p->n_ranks; r++) {
+        int device = on_host ? p->ranks[r].memory : p->ranks[r].main;
+        int is_host = p->devices[device].kind == DEVICE_HOST;
+        if (!is_host || r == p->ranks[r].host_leader)
+            TRY(add_whole(k, t, device, e));
+    }
+    return ERR_OK;
+}
+
+/* ---- Sliced groups ----------------------------------------------------------------- */
+
+/* Tensors that are cut at the same places: heads of one layer, columns of one FFN. */
+struct group {
+    int tensor[6], n;
+    enum plan_axis axis;
+    struct slicing s;
+    const char *what;
+    int layer;
+};
+
+struct device_list {
+    int *v, n;
+    int borrowed;
+};
+
+static enum err_code list_of_place(struct device_list *l, const struct place *place, struct err *e)
+{
+    *l = (struct device_list){ .n = place->n, .v = calloc((size_t)place->n, sizeof(int)) };
+    if (!l->v)
+        return err_set(e, ERR_NOMEM, "no memory for a list of devices");
+    for (int i = 0; i < place->n; i++)
+        l->v[i] = place->v[i].device;
+    return ERR_OK;
+}
+
+/* Whether the place deals units to the same ranks in the same order as all ranks do. */
+static int is_per_rank(const struct plan *p, const struct place *place)
+{
+    if (place->n != p->n_ranks)
+        return 0;
+    for (int i = 0; i < place->n; i++)
+        if (p->devices[place->v[i].device].rank != i)
+            return 0;
+    return 1;
+}
+
+/* The tensor whose rule decides which ranks compute the group: the earliest rule that names other
+ * ranks than all of them; -1 if none does. */
+static int deciding_tensor(const struct planner *k, const struct group *g)
+{
+    int best = -1;
+
+    for (int i = 0; i < g->n; i++) {
+        const struct place *place = place_of(k, g->tensor[i]);
+        if (place && !is_per_rank(k->p, place) &&
+            (best < 0 || k->in->match->rule_of[g->tensor[i]] < k->in->match->rule_of[best]))
+            best = g->tensor[i];
+    }
+    return best;
+}
+
+static void warn_pulled_together(struct planner *k, const struct group *g, int decider)
+{
+    char label[256];
+
+    for (int i = 0; i < g->n; i++) {
+        const struct place *place = place_of(k, g->tensor[i]);
+        if (place != place_of(k, decider)) {
+            findings_add(
+                k->findings, FINDING_WARNING, k->in->match->rule_of[decider],
+                "%s: the %s of layer %d are computed together, so that %s follows %s",
+                rule_label(k->in->rules, k->in->match->rule_of[decider], label, sizeof label),
+                g->what, g->layer, k->p->tensors[g->tensor[i]].t->name,
+                k->p->tensors[decider].t->name);
+            return;
+        }
+    }
+}
+
+static enum err_code slice_tensor(struct planner *k, const struct group *g, int t,
+                                  const struct device_list *l, struct err *e)
+{
+    struct plan *p = k->p;
+
+    for (int i = 0; i < l->n; i++) {
+        struct plan_range r = slicing_share(&g->s, i, l->n);
+        if (r.begin < r.end)
+            TRY(place_add_part(k, t, l->v[i], g->axis, &r, 1,
+                               slicing_extent(p->model, &p->tensors[t], g->axis, r), e));
+    }
+    return ERR_OK;
+}
+
+/* Remembers the widest slice of each rank, for its buffers. */
+static void note_shares(struct planner *k, const struct group *g, const struct device_list *l)
+{
+    int *most = g->axis == AXIS_HEADS ? k->rank_heads : k->rank_ffn;
+
+    for (int i = 0; g->axis != AXIS_VOCAB && i < l->n; i++) {
+        struct plan_range r = slicing_share(&g->s, i, l->n);
+        int rank = k->p->devices[l->v[i]].rank;
+        if (r.end - r.begin > most[rank])
+            most[rank] = (int)(r.end - r.begin);
+    }
+}
+
+/* Places all tensors of the group.  *ranks_out, if not NULL, becomes the list that decides which
+ * ranks compute it. */
+static enum err_code place_group(struct planner *k, const struct group *g,
+                                 struct device_list *ranks_out, struct err *e)
+{
+    struct plan *p = k->p;
+    struct device_list common = { .v = k->all_main, .n = p->n_ranks, .borrowed = 1 };
+    int decider = deciding_tensor(k, g);
+    enum err_code rc = ERR_OK;
+
+    if (decider >= 0) {
+        TRY(list_of_place(&common, place_of(k, decider), e));
+        warn_pulled_together(k, g, decider);
+    }
+    note_shares(k, g, &common);
+    for (int i = 0; rc == ERR_OK && i < g->n; i++) {
+        int t = g->tensor[i];
+        const struct place *place = place_of(k, t);
+        struct device_list own = { 0 };
+        int obeyed = place && (decider < 0 || place == place_of(k, decider));
+        p->tensors[t].reason = obeyed         ? "rule"
+                               : decider >= 0 ? "computed together with a ruled tensor"
+                                              : "sliced over all ranks";
+        p->tensors[t].rule = obeyed ? k->in->match->rule_of[t] : -1;
+        if (place && decider < 0 && (rc = list_of_place(&own, place, e)) != ERR_OK)
+            break;
+        rc = slice_tensor(k, g, t, own.v ? &own : &common, e);
+        free(own.v);
+    }
+    if (ranks_out && rc == ERR_OK)
+        *ranks_out = common;
+    else if (!common.borrowed)
+        free(common.v);
+    return rc;
+}
+
+static void group_add(struct group *g, int tensor)
+{
+    if (tensor >= 0)
+        g->tensor[g->n++] = tensor;
+}
+
+/* ---- Layers ------------------------------------------------------------------------ */
+
+/* One layer's latent rows on every device that attends; ranks of a host share one copy. */
+static void charge_cache(struct planner *k, const struct device_list *l)
+{
+    struct plan *p = k->p;
+    int64_t bytes = account_cache_layer(&p->model->hp, p->opt.cache_type, p->opt.n_context);
+    int last_host = -1;
+
+    for (int i = 0; i < l->n; i++) {
+        struct plan_device *d = &p->devices[l->v[i]];
+        if (d->kind == DEVICE_HOST && d->host == last_host)
+            continue;
+        d->cache_bytes += bytes;
+        if (d->kind != DEVICE_HOST)
+            continue;
+        last_host = d->host;
+        if (i + 1 < l->n && p->devices[l->v[i + 1]].host == d->host)
+            k->shared_bytes[l->v[i]] += bytes;
+    }
+}
+
+static enum err_code place_attention(struct planner *k, int layer, struct err *e)
+{
+    static const enum tensor_role roles[] = { ROLE_ATTN_Q,   ROLE_ATTN_Q_B, ROLE_ATTN_KV_B,
+                                              ROLE_ATTN_K_B, ROLE_ATTN_V_B, ROLE_ATTN_OUTPUT };
+    static const enum tensor_role whole[] = { ROLE_ATTN_NORM, ROLE_ATTN_Q_A, ROLE_ATTN_Q_A_NORM,
+                                              ROLE_ATTN_KV_A, ROLE_ATTN_KV_A_NORM };
+    struct device_list ranks = { 0 };
+    struct group g = { .axis = AXIS_HEADS,
+                       .s = slicing_of_heads(k->p->model, layer),
+                       .what = "attention tensors",
+                       .layer = layer };
+
+    for (size_t i = 0; i < sizeof whole / sizeof *whole; i++)
+        TRY(place_everywhere(k, place_index(k, layer, (int)whole[i]), 0, "on every rank", e));
+    for (size_t i = 0; i < sizeof roles / sizeof *roles; i++)
+        if (!(k->p->model->hp.layout == LAYOUT_IK && roles[i] == ROLE_ATTN_KV_B))
+            group_add(&g, place_index(k, layer, (int)roles[i]));
+    TRY(place_group(k, &g, &ranks, e));
+    charge_cache(k, &ranks);
+    if (!ranks.borrowed)
+        free(ranks.v);
+    return ERR_OK;
+}
+
+static enum err_code place_ffn(struct planner *k, int layer, struct err *e)
+{
+    const struct hparams *hp = &k->p->model->hp;
+    int is_moe = layer >= hp->n_dense;
+    struct group g = { .axis = AXIS_COLUMNS,
+                       .s = slicing_of_ffn(k->p->model, layer),
+                       .what = is_moe ? "tensors of the shared expert" : "FFN tensors",
+                       .layer = layer };
+
+    TRY(place_everywhere(k, place_index(k, layer, ROLE_FFN_NORM), 0, "on every rank", e));
+    TRY(place_everywhere(k, place_index(k, layer, ROLE_ROUTER), 0, "on every rank", e));
+    TRY(place_everywhere(k, place_index(k, layer, ROLE_ROUTER_BIAS), 0, "on every rank", e));
+    group_add(&g, place_index(k, layer, is_moe ? ROLE_GATE_SHEXP : ROLE_FFN_GATE));
+    group_add(&g, place_index(k, layer, is_moe ? ROLE_UP_SHEXP : ROLE_FFN_UP));
+    group_add(&g, place_index(k, layer, is_moe ? ROLE_DOWN_SHEXP : ROLE_FFN_DOWN));
+    return g.n > 0 ? place_group(k, &g, NULL, e) : ERR_OK;
+}
+
+/* The output matrix, or the embedding once more where they are one tensor. */
+static enum err_code place_output(struct planner *k, struct err *e)
+{
+    int output = place_index(k, -1, ROLE_OUTPUT), embedding = place_index(k, -1, ROLE_TOKEN_EMBD);
+    struct group g = { .axis = AXIS_VOCAB, .s = slicing_of_vocab(k->p->model), .what = "logits" };
+
+    group_add(&g, output >= 0 ? output : embedding);
+    if (output >= 0)
+        return place_group(k, &g, NULL, e);
+    struct plan_tensor *t = &k->p->tensors[embedding];
+    struct plan_tensor before = *t;
+    struct device_list all = { .v = k->all_main, .n = k->p->n_ranks };
+    t->role = ROLE_OUTPUT; /* laid out as a matrix this time */
+    enum err_code rc = slice_tensor(k, &g, embedding, &all, e);
+    *t = before;
+    return rc;
+}
+
+enum err_code place_tensors(struct planner *k, struct err *e)
+{
+    TRY(place_everywhere(k, place_index(k, -1, ROLE_TOKEN_EMBD), 1, "once on every host", e));
+    TRY(place_everywhere(k, place_index(k, -1, ROLE_OUTPUT_NORM), 0, "on every rank", e));
+    TRY(place_output(k, e));
+    for (int l = 0; l < k->p->model->hp.n_layers; l++) {
+        TRY(place_attention(k, l, e));
+        TRY(place_ffn(k, l, e));
+    }
+    return ERR_OK;
+}
+
+/* ---- Buffers ------------------------------------------------------------------------ */
+
+void place_buffers(struct planner *k)
+{
+    struct plan *p = k->p;
+    const struct hparams *hp = &p->model->hp;
+
+    for (int r = 0; r < p->n_ranks; r++) {
+        const struct plan_rank *rank = &p->ranks[r];
+        struct plan_device *main = &p->devices[rank->main], *memory = &p->devices[rank->memory];
+        int threads = main->kind == DEVICE_GPU ? 1 : rank->n_threads;
+        main->activation_bytes +=
+            account_activations(hp, &p->opt, threads, k->rank_heads[r], k->rank_ffn[r]);
+        if (main != memory) /* experts in host memory have their own inputs and sums there */
+            memory->activation_bytes += account_expert_buffers(hp, &p->opt);
+        memory->staging_bytes += account_staging(rank->n_threads);
+        main->comm_bytes += account_comm(hp, &p->opt, p->n_ranks);
+        memory->reserve_bytes += account_reserve(DEVICE_HOST);
+    }
+    for (int d = p->n_ranks; d < p->n_devices; d++)
+        p->devices[d].reserve_bytes += account_reserve(DEVICE_GPU);
+}

@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: MIT */
+/* placement/plan.c - see plan.h.
+ *
+ * Reading order: roles of the file's tensors; one plan; the context that fits.
+ */
+#include "placement/plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "placement/place.h"
+#include "placement/slices.h"
+
+/* ---- Roles ----------------------------------------------------------------------- */
+
+struct tensor_at {
+    const struct gguf_tensor *t;
+    int index;
+};
+
+static int by_address(const void *a, const void *b)
+{
+    const struct tensor_at *x = a, *y = b;
+    return x->t < y->t ? -1 : x->t > y->t;
+}
+
+static void note_role(struct planner *k, const struct tensor_at *sorted, int layer, int role)
+{
+    struct plan *p = k->p;
+    const struct gguf_tensor *t = model_tensor(p->model, layer, (enum tensor_role)role);
+    int row = layer < 0 ? p->model->hp.n_layers : layer;
+    struct tensor_at key = { .t = t };
+    const struct tensor_at *found =
+        t ? bsearch(&key, sorted, (size_t)p->n_tensors, sizeof key, by_address) : NULL;
+
+    k->index_of[row * ROLE_COUNT + role] = found ? found->index : -1;
+    if (found) {
+        p->tensors[found->index].role = role;
+        p->tensors[found->index].layer = layer;
+    }
+}
+
+static enum err_code find_roles(struct planner *k, struct err *e)
+{
+    struct plan *p = k->p;
+    const struct gguf *g = p->model->gguf;
+
+    p->n_tensors = gguf_tensor_count(g);
+    size_t n = (size_t)p->n_tensors, rows = (size_t)p->model->hp.n_layers + 1;
+    struct tensor_at *sorted = calloc(n + 1, sizeof *sorted);
+    p->tensors = calloc(n + 1, sizeof *p->tensors);
+    k->index_of = calloc(rows * ROLE_COUNT, sizeof *k->index_of);
+    if (!sorted || !p->tensors || !k->index_of) {
+        free(sorted);
+        return err_set(e, ERR_NOMEM, "no memory to plan for %zu tensors", n);
+    }
+    for (int i = 0; i < p->n_tensors; i++) {
+        sorted[i] = (struct tensor_at){ gguf_tensor_at(g, i), i };
+        p->tensors[i] = (struct plan_tensor){ .t = sorted[i].t,
+                                              .role = ROLE_COUNT,
+                                              .layer = -1,
+                                              .rule = -1,
+                                              .reason = "not needed by the engine" };
+    }
+    qsort(sorted, n, sizeof *sorted, by_address);
+    for (int l = -1; l < p->model->hp.n_layers; l++)
+        for (int role = 0; role < ROLE_COUNT; role++)
+            note_role(k, sorted, l, role);
+    free(sorted);
+    return ERR_OK;
+}
+
+/* ---- One plan ---------------------------------------------------------------------- */
+
+static int by_tensor(const void *a, const void *b)
+{
+    const struct plan_part *x = a, *y = b;
+
+    if (x->tensor != y->tensor)
+        return x->tensor - y->tensor;
+    if (x->first_range != y->first_range)
+        return x->first_range - y->first_range;
+    return x->device - y->device;
+}
+
+/* More ranks than units, or one rank with much more than its share. */
+static void warn_uneven(struct planner *k, const struct slicing *s, const char *what)
+{
+    int64_t units = slicing_units(s), most = 0;
+    int n = k->p->n_ranks;
+    char even[128];
+
+    for (int i = 0; i < n; i++) {
+        struct plan_range r = slicing_share(s, i, n);
+        most = r.end - r.begin > most ? r.end - r.begin : most;
+    }
+    if (units == 0 || n == 1 ||
+        ((int64_t)n <= units && (double)most * n <= 1.25 * (double)s->total))
+        return;
+    slicing_even_counts(s, 1024, even, sizeof even);
+    findings_add(k->findings, FINDING_WARNING, -1,
+                 "%d ranks share %lld units of %s unevenly: the fullest has %lld of %lld; these "
+                 "numbers of ranks divide them evenly: %s",
+                 n, (long long)units, what, (long long)most, (long long)s->total, even);
+}
+
+static void warn_all_uneven(struct planner *k)
+{
+    const struct hparams *hp = &k->p->model->hp;
+    struct slicing heads = slicing_of_heads(k->p->model, 0);
+
+    warn_uneven(k, &heads, "attention heads");
+    if (hp->n_dense > 0) {
+        struct slicing ffn = slicing_of_ffn(k->p->model, 0);
+        warn_uneven(k, &ffn, "the dense FFN");
+    }
+    if (hp->n_layers > hp->n_dense && hp->n_shared_experts > 0) {
+        struct slicing shared = slicing_of_ffn(k->p->model, hp->n_dense);
+        warn_uneven(k, &shared, "the shared expert");
+    }
+}
+
+static enum err_code planner_allocate(struct planner *k, struct err *e)
+{
+    size_t ranks = (size_t)k->p->n_ranks, devices = (size_t)k->p->n_devices;
+    size_t layers = (size_t)k->p->model->hp.n_layers;
+
+    k->all_main = calloc(ranks, sizeof *k->all_main);
+    k->rank_heads = calloc(ranks, sizeof *k->rank_heads);
+    k->rank_ffn = calloc(ranks, sizeof *k->rank_ffn);
+    k->shared_bytes = calloc(devices, sizeof *k->shared_bytes);
+    k->expert_share = calloc(layers * devices, sizeof *k->expert_share);
+    if (!k->all_main || !k->rank_heads || !k->rank_ffn || !k->shared_bytes || !k->expert_share)
+        return err_set(e, ERR_NOMEM, "no memory to plan for %d ranks", k->p->n_ranks);
+    for (int r = 0; r < k->p->n_ranks; r++)
+        k->all_main[r] = k->p->ranks[r].main;
+    return ERR_OK;
+}
+
+static void planner_free(struct planner *k)
+{
+    for (int r = 0; k->places && r < k->in->rules->n; r++)
+        free(k->places[r].v);
+    free(k->places);
+    free(k->all_main);
+    free(k->rank_heads);
+    free(k->rank_ffn);
+    free(k->shared_bytes);
+    free(k->expert_share);
+    free(k->index_of);
+}
+
+static enum err_code run_steps(struct planner *k, struct err *e)
+{
+    struct plan *p = k->p;
+
+    TRY(place_devices(p, k->in->inventory, e));
+    TRY(planner_allocate(k, e));
+    TRY(find_roles(k, e));
+    TRY(place_resolve(k, e));
+    TRY(place_tensors(k, e));
+    place_buffers(k);
+    place_share_capacity(k);
+    TRY(place_experts(k, e));
+    qsort(p->parts, (size_t)p->n_parts, sizeof *p->parts, by_tensor);
+    warn_all_uneven(k);
+    p->fits = 1;
+    for (int d = 0; d < p->n_devices; d++)
+        p->fits &= plan_slack(&p->devices[d]) >= 0;
+    return place_predict(k, e);
+}
+
+enum err_code plan_make_at(struct plan *p, const struct plan_input *in, int64_t n_context,
+                           struct findings *findings, struct err *e)
+{
+    struct planner k = { .p = p, .in = in, .findings = findings };
+
+    *p = (struct plan){ .model = in->model, .inventory = in->inventory, .opt = in->opt };
+    p->opt.n_context = n_context;
+    enum err_code rc = run_steps(&k, e);
+    planner_free(&k);
+    if (rc != ERR_OK)
+        plan_free(p);
+    return rc;
+}
+
+void plan_free(struct plan *p)
+{
+    free(p->devices);
+    free(p->ranks);
+    free(p->tensors);
+    free(p->parts);
+    free(p->ranges);
+    *p = (struct plan){ 0 };
+}
+
+/* ---- The context that fits ------------------------------------------------------------ */
+
+enum { PAGE = 64 };
+
+static enum err_code fits_at(const struct plan_input *in, int64_t n_context, int *fits,
+                             struct err *e)
+{
+    struct findings ignored = { 0 };
+    struct plan p;
+    enum err_code rc = plan_make_at(&p, in, n_context, &ignored, e);
+
+    findings_free(&ignored);
+    if (rc == ERR_OK) {
+        *fits = p.fits;
+        plan_free(&p);
+    }
+    return rc;
+}
+
+/* The most whole pages that fit, at most `wanted` positions; a page if none does. */
+static enum err_code find_context(const struct plan_input *in, int64_t wanted, int64_t *out,
+                                  struct err *e)
+{
+    int64_t low = 1, high = (wanted + PAGE - 1) / PAGE;
+    int fits = 0;
+
+    TRY(fits_at(in, wanted, &fits, e));
+    if (fits) {
+        *out = wanted;
+        return ERR_OK;
+    }
+    while (low < high) {
+        int64_t middle = (low + high + 1) / 2;
+        TRY(fits_at(in, middle * PAGE, &fits, e));
+        if (fits)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    *out = low * PAGE;
+    return ERR_OK;
+}
+
+enum err_code plan_make(struct plan *p, const struct plan_input *in, struct findings *findings,
+                        struct err *e)
+{
+    int64_t n = in->opt.n_context;
+
+    if (n <= 0)
+        TRY(find_context(in, in->model->hp.context_length * in->opt.n_sequences, &n, e));
+    return plan_make_at(p, in, n, findings, e);
+}
+
+const char *plan_axis_name(enum plan_axis a)
+{
+    static const char *const names[] = { "all", "heads", "columns", "experts", "vocab" };
+    return names[a];
+}
+
+const char *plan_cache_name(enum plan_cache_type t)
+{
+    static const char *const names[] = { "f16", "bf16", "f32", "q8_0" };
+    return names[t];
+}

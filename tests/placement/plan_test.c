@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: MIT */
+/* tests/placement/plan_test.c - the plan against the engine's own account, and its promises. */
+#include "plan_support.h"
+
+#include <time.h>
+
+#include "rank/engine.h"
+
+static const char *const small_models[] = { "tiny-v2-f16", "tiny-v3-q4_k_m",
+                                            "tiny-v3-legacy-iq4_ks" };
+
+/* One rank on CPU: weights, cache and activations are those that the engine maps. */
+static void one_rank_is_the_engine(void **state)
+{
+    static const struct {
+        enum cache_type engine;
+        enum plan_cache_type plan;
+        int ubatch, threads, amb;
+    } rows[] = {
+        {CACHE_F16,   PLAN_CACHE_F16,  512, 2, 256},
+        { CACHE_Q8_0, PLAN_CACHE_Q8_0, 17,  5, 1  },
+        { CACHE_F32,  PLAN_CACHE_F32,  1,   1, 64 },
+    };
+
+    (void)state;
+    for (int i = 0; i < 9; i++) {
+        struct case_plan c;
+        struct engine_options o;
+        struct engine_memory mem;
+        struct err e = { 0 };
+        char path[512];
+        snprintf(path, sizeof path, "%s/models/%s.gguf", TEST_DATA, small_models[i % 3]);
+        support_open(&c, path, "host(ram=8G,bw=20G,cores=2)", NULL);
+        engine_options_default(&o);
+        o.cache_type = rows[i / 3].engine;
+        o.max_batch = c.in.opt.ubatch = rows[i / 3].ubatch;
+        o.n_threads = c.in.opt.n_threads = rows[i / 3].threads;
+        o.amb_mib = c.in.opt.amb_mib = rows[i / 3].amb;
+        o.n_context = c.in.opt.n_context = 1000;
+        c.in.opt.cache_type = rows[i / 3].plan;
+        support_plan(&c);
+        support_check_complete(&c);
+        if (engine_plan(&mem, c.model, &o, &e) != ERR_OK)
+            fail_msg("%s", e.msg);
+        assert_int_equal(c.plan.n_devices, 1);
+        assert_int_equal(c.plan.devices[0].weights_bytes, (int64_t)mem.weights);
+        assert_int_equal(c.plan.devices[0].cache_bytes, (int64_t)mem.cache);
+        assert_int_equal(c.plan.devices[0].activation_bytes, (int64_t)mem.activations);
+        assert_true(c.plan.fits);
+        support_close(&c);
+    }
+}
+
+static void real_shapes_are_the_engine(void **state)
+{
+    static const char *const heads[] = { "v3-q4_k", "k2-q4_k", "glmflash-q4_k", "v2lite-q4_k",
+                                         "v3-q4_k-legacy" };
+
+    (void)state;
+    for (int i = 0; i < 5; i++) {
+        struct case_plan c;
+        struct engine_options o;
+        struct engine_memory mem = { 0 };
+        struct err e = { 0 };
+        char path[512], name[64];
+        snprintf(name, sizeof name, "rules/%s.head.gguf", heads[i]);
+        support_open(&c, support_fixture(name, path, sizeof path), "host(ram=2T,bw=400G)", NULL);
+        engine_options_default(&o);
+        o.n_threads = c.in.opt.n_threads = 8;
+        o.amb_mib = c.in.opt.amb_mib;
+        o.n_context = 4096;
+        support_plan(&c);
+        support_check_complete(&c);
+        engine_plan(&mem, c.model, &o, &e); /* may well not fit here: the sizes count */
+        assert_int_equal(c.plan.devices[0].weights_bytes, (int64_t)mem.weights);
+        assert_int_equal(c.plan.devices[0].activation_bytes, (int64_t)mem.activations);
+        print_message("%s: %.1f GB, decode %.1f t/s, prefill %.0f t/s\n", heads[i],
+                      1e-9 * (double)mem.weights, c.plan.predict.decode_tps,
+                      c.plan.predict.prefill_tps);
+        support_close(&c);
+    }
+}
+
+static double now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void big_cluster(void **state)
+{
+    struct case_plan c;
+    char path[512];
+    int64_t least = INT64_MAX, most = 0;
+
+    (void)state;
+    support_open(&c, support_fixture("rules/v3-q4_k.head.gguf", path, sizeof path),
+                 "16*host(ram=512G,bw=400G,gpus=8*H200,link=50G/3us)", NULL);
+    c.in.opt.n_context = 0;
+    double start = now();
+    support_plan(&c);
+    print_message("128 GPUs: %.0f ms, %d parts, %.1f t/s\n", 1e3 * (now() - start), c.plan.n_parts,
+                  c.plan.predict.decode_tps);
+    support_check_complete(&c);
+    assert_true(c.plan.fits);
+    assert_int_equal(c.plan.opt.n_context, c.model->hp.context_length);
+    for (int d = c.plan.n_ranks; d < c.plan.n_devices; d++) {
+        int64_t w = c.plan.devices[d].weights_bytes;
+        least = w < least ? w : least;
+        most = w > most ? w : most;
+    }
+    assert_true((double)most <= 1.3 * (double)least);
+    for (int r = 0; r < c.plan.n_ranks; r++) /* experts are all on GPUs */
+        for (int i = 0; i < c.plan.n_parts; i++)
+            if (c.plan.parts[i].axis == AXIS_EXPERTS)
+                assert_true(c.plan.parts[i].device >= c.plan.n_ranks);
+    support_close(&c);
+}
+
+/* Experts of layer `layer` on device d. */
+static int64_t experts_on(const struct plan *p, int layer, int d)
+{
+    int64_t n = 0;
+
+    for (int i = 0; i < p->n_parts; i++) {
+        const struct plan_part *part = &p->parts[i];
+        const struct plan_tensor *t = &p->tensors[part->tensor];
+        if (t->role != ROLE_DOWN_EXPS || t->layer != layer || part->device != d)
+            continue;
+        for (int r = 0; r < part->n_ranges; r++)
+            n += p->ranges[part->first_range + r].end - p->ranges[part->first_range + r].begin;
+    }
+    return n;
+}
+
+static void counts_and_the_rest(void **state)
+{
+    struct case_plan c;
+    char path[512];
+
+    (void)state;
+    snprintf(path, sizeof path, "%s/models/tiny-v3-q4_k_m.gguf", TEST_DATA);
+    support_open(&c, path, "host(ram=8G,bw=20G,gpus=2*RTX3090)", "exps=CUDA*:3+CPU");
+    support_plan(&c);
+    support_check_complete(&c);
+    assert_int_equal(findings_count(&c.findings, FINDING_ERROR, -1), 0);
+    for (int l = 1; l < 3; l++) {
+        assert_int_equal(experts_on(&c.plan, l, 2), 3);
+        assert_int_equal(experts_on(&c.plan, l, 3), 3);
+        assert_int_equal(experts_on(&c.plan, l, 0), 5);
+        assert_int_equal(experts_on(&c.plan, l, 1), 5);
+    }
+    support_close(&c);
+
+    support_open(&c, path, "host(ram=8G,bw=20G,gpus=2*RTX3090)", NULL);
+    support_plan(&c);
+    assert_int_equal(experts_on(&c.plan, 1, 2), 8);
+    assert_int_equal(experts_on(&c.plan, 1, 3), 8);
+    support_close(&c);
+}
+
+static void refused_targets(void **state)
+{
+    static const struct {
+        const char *rules, *says;
+    } rows[] = {
+        {"exps=CUDA*:99+CPU", "the counts ask for 198 experts of each layer, which has 16"},
+        { "exps=CUDA*:3",     "say where the others go"                                   },
+        { "exps=CUDA7",       "no CUDA7: this plan has 2 GPUs, CUDA0 to CUDA1"            },
+        { "exps=CUDA[0-2]",   "no CUDA2"                                                  },
+        { "exps=RANK9",       "no RANK9: this plan has 2 ranks"                           },
+        { "exps=CPU1",        "no CPU1: this plan has 1 host"                             },
+        { "exps=SIM0",        "no simulated GPU"                                          },
+        { "exps=CUDA0+CUDA*", "CUDA0 stands in the target twice"                          },
+        { "exps=CPU+RANK0",   "RANK0 stands in the target twice"                          },
+    };
+    char path[512];
+
+    (void)state;
+    snprintf(path, sizeof path, "%s/models/tiny-v3-q4_k_m.gguf", TEST_DATA);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct case_plan c;
+        support_open(&c, path, "host(ram=8G,bw=20G,gpus=2*RTX3090)", rows[i].rules);
+        support_plan(&c);
+        support_want(&c.findings, FINDING_ERROR, 0, rows[i].says);
+        assert_int_equal(findings_count(&c.findings, FINDING_ERROR, -1), 1);
+        support_check_complete(&c); /* the report stays complete */
+        support_close(&c);
+    }
+}
+
+static void layers_are_pulled_together(void **state)
+{
+    struct case_plan c;
+    char path[512];
+
+    (void)state;
+    snprintf(path, sizeof path, "%s/models/tiny-v3-q4_k_m.gguf", TEST_DATA);
+    support_open(&c, path, "host(ram=8G,bw=20G,gpus=2*RTX3090)",
+                 "blk\\.1\\.ffn_gate_exps=CUDA1,blk\\.1\\.ffn_(up|down)_exps=CPU,"
+                 "blk\\.2\\.ffn_up_exps=CUDA0,blk\\.0\\.attn_output=CUDA1,ffn_norm=CUDA0");
+    support_plan(&c);
+    support_check_complete(&c);
+    support_want(&c.findings, FINDING_WARNING, -1, "layer 1: an expert is placed whole");
+    support_want(&c.findings, FINDING_WARNING, -1, "layer 2: an expert is placed whole");
+    support_want(&c.findings, FINDING_WARNING, -1, "attention tensors of layer 0");
+    support_want(&c.findings, FINDING_WARNING, -1, "stands on every rank");
+    assert_int_equal(experts_on(&c.plan, 1, 3), 0); /* host memory is slower: it wins */
+    assert_int_equal(experts_on(&c.plan, 1, 0), 8);
+    assert_int_equal(experts_on(&c.plan, 2, 2), 16);
+    /* Layer 0 attends on CUDA1 alone, and only there has a cache. */
+    assert_true(c.plan.devices[2].cache_bytes < c.plan.devices[3].cache_bytes);
+    support_close(&c);
+}
+
+static void too_small(void **state)
+{
+    struct case_plan c;
+    char path[512];
+
+    (void)state;
+    support_open(&c, support_fixture("rules/v3-q4_k.head.gguf", path, sizeof path),
+                 "host(ram=256G,bw=400G,gpus=1*RTX4090)", "exps=CPU");
+    support_plan(&c);
+    assert_false(c.plan.fits);
+    assert_true(plan_slack(&c.plan.devices[0]) < 0);
+    support_close(&c);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(one_rank_is_the_engine),
+        cmocka_unit_test(counts_and_the_rest),
+        cmocka_unit_test(refused_targets),
+        cmocka_unit_test(layers_are_pulled_together),
+        cmocka_unit_test(real_shapes_are_the_engine),
+        cmocka_unit_test(big_cluster),
+        cmocka_unit_test(too_small),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
