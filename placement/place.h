@@ -46,9 +46,6 @@ void place_buffers(struct planner *k);
 /* experts.c */
 enum err_code place_experts(struct planner *k, struct err *e);
 
-/* cost.c */
-enum err_code place_predict(struct planner *k, struct err *e);
-
 /* Adds a part and charges its device.  ranges: [n] of them, copied. */
 enum err_code place_add_part(struct planner *k, int tensor, int device, enum plan_axis axis,
                              const struct plan_range *ranges, int n, struct extent x,

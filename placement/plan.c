@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "placement/cost.h"
 #include "placement/place.h"
 #include "placement/slices.h"
 
@@ -167,7 +168,7 @@ static enum err_code run_steps(struct planner *k, struct err *e)
     p->fits = 1;
     for (int d = 0; d < p->n_devices; d++)
         p->fits &= plan_slack(&p->devices[d]) >= 0;
-    return place_predict(k, e);
+    return cost_predict(p, p->opt.engine, e);
 }
 
 enum err_code plan_make_at(struct plan *p, const struct plan_input *in, int64_t n_context,

@@ -18,6 +18,7 @@
 
 #include "model/model.h"
 #include "placement/devices.h"
+#include "placement/efficiency.h"
 #include "placement/findings.h"
 #include "placement/hot.h"
 #include "placement/match.h"
@@ -30,11 +31,12 @@ struct plan_options {
     int n_sequences;   /* -np                                                   */
     int ubatch;        /* -ub                                                   */
     enum plan_cache_type cache_type;
-    int amb_mib;           /* -amb                                                  */
-    int n_threads;         /* of a rank; 0: its share of the host's cores           */
-    int batch;             /* requests decoded at once, for the prediction          */
-    int64_t depth;         /* positions before the predicted token                  */
-    const struct hot *hot; /* expert frequencies, or NULL                       */
+    int amb_mib;                     /* -amb                                                  */
+    int n_threads;                   /* of a rank; 0: its share of the host's cores           */
+    int batch;                       /* requests decoded at once, for the prediction          */
+    int64_t depth;                   /* positions before the predicted token                  */
+    const struct hot *hot;           /* expert frequencies, or NULL                       */
+    const struct efficiency *engine; /* that the prediction is for; NULL: latentd */
 };
 
 enum device_kind { DEVICE_HOST, DEVICE_GPU };
@@ -85,7 +87,13 @@ struct plan_term {
     double us;
 };
 
-enum { PLAN_MAX_TERMS = 32 };
+/* What one kind of link carries for a token, at its busiest end. */
+struct plan_link {
+    char name[40];
+    double bytes, messages;
+};
+
+enum { PLAN_MAX_TERMS = 32, PLAN_MAX_LINKS = 4 };
 
 struct plan_predict {
     int batch;
@@ -93,7 +101,9 @@ struct plan_predict {
     double decode_tps, prefill_tps, load_s;
     struct plan_term terms[PLAN_MAX_TERMS];
     int n_terms;
-    double crossings, link_bytes, link_messages; /* a token */
+    double crossings; /* between GPU and host, a token */
+    struct plan_link links[PLAN_MAX_LINKS];
+    int n_links;
 };
 
 struct plan {
