@@ -6,7 +6,6 @@ foreach(folder base kernels model placement rank proto daemon cli tests)
 		list(APPEND files ${found})
 	endforeach()
 endforeach()
-list(FILTER files EXCLUDE REGEX /quant_tables/) # numbers alone; NOTICE has their origin
 file(GLOB scripts ${ROOT}/deploy/* ${ROOT}/.ci/* ${ROOT}/tests/*/run)
 list(LENGTH files n)
 if(n LESS 30)
