@@ -438,6 +438,13 @@ WORD vi vi_add(vi a, vi b)
     return (vi){ _mm256_add_epi32(a.lo, b.lo), _mm256_add_epi32(a.hi, b.hi) };
 }
 
+/* Holds gcc to the order as written: left alone it computes all products before it adds any, and
+ * spills them (Q4_K, 64 columns: 72 -> 104 GMAC/s). */
+WORD void keep_order(vi *a)
+{
+    __asm__("" : "+x"(a->lo), "+x"(a->hi));
+}
+
 WORD void vs_dots(vi *sum, const struct vs *w, const struct vx *x, int b, int nc)
 {
 #pragma GCC unroll 16
@@ -448,6 +455,7 @@ WORD void vs_dots(vi *sum, const struct vs *w, const struct vx *x, int b, int nc
         for (int c = 0; c < nc; c++) {
             vi p = dot_pairs(line, broadcast4(x->wide[c][b][i % 2][i / 2]));
             sum[c] = i == 0 ? p : vi_add(sum[c], p);
+            keep_order(&sum[c]);
         }
     }
 }
@@ -465,6 +473,7 @@ WORD void dots_u(vi *sum, const vb *w, const struct vx *x, int b, int nc, int de
             vi p = dot_bytes(w[e], broadcast4(x->q[c] + 32 * b + 4 * e));
 
             part[c] = e % depth == 0 ? p : add16(part[c], p);
+            keep_order(&part[c]);
             if (e == depth - 1)
                 sum[c] = dot_pairs(part[c], ones);
             else if (e % depth == depth - 1)
@@ -492,6 +501,7 @@ WORD void dots_u6_half(vi *sum, const struct lines *w, const struct vx *x, int b
 
             p = _mm256_madd_epi16(p, e < 4 ? s0 : s1);
             part[c] = e == 0 ? p : _mm256_add_epi32(part[c], p);
+            __asm__("" : "+x"(part[c]));
         }
     }
 #pragma GCC unroll 8
@@ -526,6 +536,7 @@ WORD void dots_signed(vi *sum, const vb *w, const struct vx *x, int b, int nc)
             vi p = { dot_signed(w[e].lo, q), dot_signed(w[e].hi, q) };
 
             sum[c] = e == 0 ? p : vi_add(sum[c], p);
+            keep_order(&sum[c]);
         }
 }
 
