@@ -42,7 +42,7 @@ static int64_t cgroup_available(void)
     if (!f)
         return INT64_MAX;
     while (fgets(line, sizeof line, f)) {
-        if (strncmp(line, "0::", 3))
+        if (strncmp(line, "0::", 3) != 0)
             continue;
         line[strcspn(line, "\n")] = 0;
         snprintf(path, sizeof path, "/sys/fs/cgroup%s/memory.max", line + 3);

@@ -244,9 +244,11 @@ enum err_code engine_step(struct engine *e, struct batch *b, float *logits, stru
 /* Room for n rows of logits. */
 static enum err_code grow_logits(struct engine *e, int n, struct err *err)
 {
-    if (n <= e->n_logits)
+    size_t bytes = (size_t)n * (size_t)e->model->hp.n_vocab * sizeof *e->logits;
+
+    if (n <= e->n_logits || bytes == 0)
         return ERR_OK;
-    float *grown = realloc(e->logits, (size_t)n * (size_t)e->model->hp.n_vocab * sizeof *grown);
+    float *grown = realloc(e->logits, bytes);
     if (!grown)
         return err_set(err, ERR_NOMEM, "no memory for the logits of %d tokens; use a smaller -ub",
                        n);

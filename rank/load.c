@@ -137,7 +137,7 @@ static enum err_code load_packed(const struct loader *l, const struct unit *u, u
         int64_t r = g * PACK_ROWS;
         int n = end - r < PACK_ROWS ? (int)(end - r) : PACK_ROWS;
         pack_group(to->type, staging + (size_t)(r - first) * row, row, n, to->cols,
-                   (uint8_t *)(uintptr_t)matrix_group(to, u->slab, g));
+                   (uint8_t *)matrix_group(to, u->slab, g));
     }
     return ERR_OK;
 }
@@ -172,8 +172,7 @@ static enum err_code load_transposed(const struct loader *l, const struct unit *
         for (int64_t r = g * PACK_ROWS; r < to->rows && n < PACK_ROWS; r++, n++)
             for (int64_t i = 0; i < to->cols; i++)
                 store_float(to->type, rows + (size_t)n * out_row, i, values[i * to->rows + r]);
-        pack_group(to->type, rows, out_row, n, to->cols,
-                   (uint8_t *)(uintptr_t)matrix_group(to, u->slab, g));
+        pack_group(to->type, rows, out_row, n, to->cols, (uint8_t *)matrix_group(to, u->slab, g));
     }
     return ERR_OK;
 }

@@ -64,10 +64,18 @@ static float *last_logits(struct engine *e, int seq, int64_t n, int64_t piece)
     return out;
 }
 
+static uint32_t bits_of(float f)
+{
+    uint32_t bits;
+
+    memcpy(&bits, &f, sizeof bits);
+    return bits;
+}
+
 static void assert_same(const float *a, const float *b, const char *what)
 {
     for (int i = 0; i < model->hp.n_vocab; i++)
-        if (memcmp(&a[i], &b[i], sizeof *a))
+        if (bits_of(a[i]) != bits_of(b[i]))
             fail_msg("%s: logit %d is %.9g, not %.9g", what, i, (double)a[i], (double)b[i]);
 }
 

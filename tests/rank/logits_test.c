@@ -162,7 +162,7 @@ int main(int argc, char **argv)
 
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         tests[i] = (struct CMUnitTest){ rows[i].golden, logits_are_the_references, NULL, NULL,
-                                        (void *)(uintptr_t)&rows[i] };
+                                        (void *)&rows[i] };
     if (argc > 1)
         cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests_name("rank/logits", tests, NULL, NULL);

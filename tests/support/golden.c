@@ -19,7 +19,7 @@ int npy_read(struct npy *out, const char *path)
     *out = (struct npy){ 0 };
     if (!f)
         return -1;
-    if (fread(head, 1, 10, f) != 10 || memcmp(head, "\x93NUMPY\x01\x00", 8))
+    if (fread(head, 1, 10, f) != 10 || memcmp(head, "\x93NUMPY\x01\x00", 8) != 0)
         goto out;
     size_t n = (size_t)head[8] | (size_t)head[9] << 8;
     if (n >= sizeof text || fread(text, 1, n, f) != n || !strstr(text, "'<f4'"))
