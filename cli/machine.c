@@ -19,8 +19,13 @@ static const size_t READ_BYTES_MAX = (size_t)1 << 30; /* far beyond the caches *
 
 /* ---- Memory --------------------------------------------------------------- */
 
+/* Sums lines [begin, end).  Measured on one core of a Zen 3: plain C 15 GB/s, with prefetching by
+ * hand 17.5, AVX2 loads 22, AVX2 and prefetching 18. */
+typedef uint64_t sum_fn(const uint64_t *words, int64_t begin, int64_t end);
+
 struct read_test {
-    const uint64_t *words;
+    sum_fn *sum;
+    uint64_t *words;
     int64_t n_lines;
     uint64_t sink; /* keeps the reads alive */
 };
@@ -29,28 +34,59 @@ struct read_test {
 static void fill_lines(void *arg, int thread, int n_threads)
 {
     struct read_test *t = arg;
-    uint64_t *words = (uint64_t *)t->words;
     int64_t end = team_end(t->n_lines, thread, n_threads) * LINE_WORDS;
 
     for (int64_t i = team_begin(t->n_lines, thread, n_threads) * LINE_WORDS; i < end; i++)
-        words[i] = (uint64_t)i;
+        t->words[i] = (uint64_t)i;
+}
+
+#if defined(__x86_64__)
+__attribute__((target("avx2"))) static uint64_t sum_avx2(const uint64_t *words, int64_t begin,
+                                                         int64_t end)
+{
+    __m256i sum[4] = { _mm256_setzero_si256(), _mm256_setzero_si256(), _mm256_setzero_si256(),
+                       _mm256_setzero_si256() };
+    const __m256i *p = (const __m256i *)words + 2 * begin;
+
+    for (int64_t line = begin; line + 1 < end; line += 2, p += 4) {
+        sum[0] = _mm256_add_epi64(sum[0], p[0]);
+        sum[1] = _mm256_add_epi64(sum[1], p[1]);
+        sum[2] = _mm256_add_epi64(sum[2], p[2]);
+        sum[3] = _mm256_add_epi64(sum[3], p[3]);
+    }
+    sum[0] = _mm256_add_epi64(_mm256_add_epi64(sum[0], sum[1]), _mm256_add_epi64(sum[2], sum[3]));
+    return (uint64_t)_mm256_extract_epi64(sum[0], 0) + (uint64_t)_mm256_extract_epi64(sum[0], 3);
+}
+#endif
+
+static uint64_t sum_portable(const uint64_t *words, int64_t begin, int64_t end)
+{
+    uint64_t sum[LINE_WORDS] = { 0 };
+
+    for (int64_t line = begin; line < end; line++)
+        for (int i = 0; i < LINE_WORDS; i++)
+            sum[i] += words[line * LINE_WORDS + i];
+    for (int i = 1; i < LINE_WORDS; i++)
+        sum[0] += sum[i];
+    return sum[0];
+}
+
+static sum_fn *pick_sum(void)
+{
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("avx2"))
+        return sum_avx2;
+#endif
+    return sum_portable;
 }
 
 static void read_lines(void *arg, int thread, int n_threads)
 {
     struct read_test *t = arg;
-    uint64_t sum[LINE_WORDS] = { 0 };
-    int64_t end = team_end(t->n_lines, thread, n_threads);
+    uint64_t sum = t->sum(t->words, team_begin(t->n_lines, thread, n_threads),
+                          team_end(t->n_lines, thread, n_threads));
 
-    for (int64_t line = team_begin(t->n_lines, thread, n_threads); line < end; line++) {
-        const uint64_t *words = t->words + line * LINE_WORDS;
-        __builtin_prefetch(words + 64 * LINE_WORDS);
-        for (int i = 0; i < LINE_WORDS; i++)
-            sum[i] += words[i];
-    }
-    for (int i = 1; i < LINE_WORDS; i++)
-        sum[0] += sum[i];
-    __atomic_fetch_add(&t->sink, sum[0], __ATOMIC_RELAXED);
+    __atomic_fetch_add(&t->sink, sum, __ATOMIC_RELAXED);
 }
 
 static double measure_read(const struct team *team)
@@ -64,7 +100,7 @@ static double measure_read(const struct team *team)
     if (memory == MAP_FAILED)
         return 0;
     madvise(memory, bytes, MADV_HUGEPAGE);
-    struct read_test t = { .words = memory, .n_lines = (int64_t)(bytes / 64) };
+    struct read_test t = { .sum = pick_sum(), .words = memory, .n_lines = (int64_t)(bytes / 64) };
     team_run(team, fill_lines, &t);
     for (int i = 0; i < PASSES; i++) {
         double begin = clock_seconds();
