@@ -96,7 +96,9 @@ static enum err_code produce(struct run *r)
     double begin = clock_seconds();
     int end = 0;
 
-    if (!c->n_kept)
+    if (c->n_kept)
+        engine_extend(r->s->engine, 0, (int64_t)c->n_prompt);
+    else
         engine_begin(r->s->engine, 0, (int64_t)c->n_prompt);
     if (c->max_tokens == 0)
         return ERR_OK;

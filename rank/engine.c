@@ -197,6 +197,11 @@ void engine_begin(struct engine *e, int seq, int64_t n_prompt)
     e->seqs[seq] = (struct sequence_state){ .n_prompt = n_prompt };
 }
 
+void engine_extend(struct engine *e, int seq, int64_t n_prompt)
+{
+    e->seqs[seq].n_prompt = n_prompt;
+}
+
 int64_t engine_length(const struct engine *e, int seq)
 {
     return e->seqs[seq].length;
