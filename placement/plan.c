@@ -168,7 +168,7 @@ static enum err_code run_steps(struct planner *k, struct err *e)
     p->fits = 1;
     for (int d = 0; d < p->n_devices; d++)
         p->fits &= plan_slack(&p->devices[d]) >= 0;
-    return cost_predict(p, p->opt.engine, e);
+    return p->opt.no_prediction ? ERR_OK : cost_predict(p, p->opt.engine, e);
 }
 
 enum err_code plan_make_at(struct plan *p, const struct plan_input *in, int64_t n_context,
@@ -203,8 +203,11 @@ static enum err_code fits_at(const struct plan_input *in, int64_t n_context, int
                              struct err *e)
 {
     struct findings ignored = { 0 };
+    struct plan_input quick = *in;
     struct plan p;
-    enum err_code rc = plan_make_at(&p, in, n_context, &ignored, e);
+
+    quick.opt.no_prediction = 1;
+    enum err_code rc = plan_make_at(&p, &quick, n_context, &ignored, e);
 
     findings_free(&ignored);
     if (rc == ERR_OK) {

@@ -37,6 +37,7 @@ struct plan_options {
     int64_t depth;                   /* positions before the predicted token                  */
     const struct hot *hot;           /* expert frequencies, or NULL                       */
     const struct efficiency *engine; /* that the prediction is for; NULL: latentd */
+    int no_prediction;               /* only where everything goes                        */
 };
 
 enum device_kind { DEVICE_HOST, DEVICE_GPU };

@@ -291,7 +291,8 @@ static void check_word(void *arg, const char *word, size_t len)
         if (i != mine->row && (option_rows[i].takes & mine->takes) != 0 &&
             word_index(option_rows[i].names, ' ', word, len) >= 0)
             fail_msg("%.*s names two options", (int)len, word);
-    if (foreign_find(word, len))
+    const struct foreign_option *f = foreign_find(word, len);
+    if (f && !f->accepted) /* one of a later version may be there already for some commands */
         fail_msg("%.*s is among the peers' options too", (int)len, word);
 }
 
