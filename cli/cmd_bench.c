@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "cli/bench_devices.h"
 #include "cli/json_out.h"
 #include "cli/roofline.h"
 #include "cli/session.h"
@@ -250,6 +251,9 @@ static enum err_code bench(struct bench *b, struct err *e)
 enum err_code run_bench(const struct options *o, struct err *e)
 {
     struct bench b = { .o = o };
+
+    if (o->measure_devices)
+        return bench_devices(o, e);
     enum err_code rc = bench(&b, e);
 
     for (size_t i = 0; i < b.n_tests; i++)

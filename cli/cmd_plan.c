@@ -6,14 +6,18 @@
  */
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/log.h"
 #include "base/str.h"
+#include "cli/machine.h"
 #include "cli/options.h"
+#include "cli/state_dir.h"
 #include "cli/output.h"
 #include "placement/changes.h"
 #include "placement/lint.h"
 #include "placement/probe.h"
+#include "placement/profile.h"
 #include "placement/report.h"
 
 struct planning {
@@ -32,12 +36,35 @@ struct planning {
     struct changes changes;
 };
 
+/* What bench --devices measured here, if it ever did and the machine is still the same. */
+static enum err_code use_profile(struct planning *x, struct err *e)
+{
+    struct profile profile;
+    struct str path = { 0 };
+    char cpu[sizeof profile.cpu];
+    struct err why = { 0 };
+
+    if (state_dir_profile(&path, x->o->state_dir, 0, &why) != ERR_OK ||
+        (!x->o->state_dir && access(path.data, F_OK) != 0)) {
+        str_free(&path);
+        return ERR_OK;
+    }
+    enum err_code rc = profile_read(&profile, path.data, e);
+    machine_cpu_name(cpu, sizeof cpu);
+    if (rc == ERR_OK && (strcmp(cpu, profile.cpu) != 0 || !profile_apply(&profile, &x->inventory)))
+        log_warn("%s is of another machine and not used; run latent bench --devices", path.data);
+    str_free(&path);
+    return rc;
+}
+
 static enum err_code read_machine(struct planning *x, struct err *e)
 {
     if (x->o->devices)
         TRY(inventory_read(&x->inventory, x->o->devices, e));
     else
         TRY(inventory_probe(&x->inventory, e));
+    if (!x->o->devices)
+        TRY(use_profile(x, e));
     if (x->o->ranks > 0)
         TRY(inventory_set_ranks(&x->inventory, (int)x->o->ranks, e));
     return ERR_OK;

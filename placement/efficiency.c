@@ -11,11 +11,12 @@ static const struct efficiency rows[] = {
 #undef ENGINE
 };
 
+/* Every name with a comma before it. */
 static const char names[] = ""
-#define ENGINE(name, ...) name ", "
+#define ENGINE(name, ...) ", " name
 #include "placement/efficiency.def"
 #undef ENGINE
-                            "as in docs/placement.md";
+    ;
 
 const struct efficiency *efficiency_by_name(const char *name)
 {
@@ -27,7 +28,7 @@ const struct efficiency *efficiency_by_name(const char *name)
 
 const char *efficiency_names(void)
 {
-    return names;
+    return names + 2;
 }
 
 int efficiency_is_codebook(enum quant type)

@@ -188,6 +188,15 @@ cmp -s "$work/a.npy" "$work/b.npy" || fail 'another layout gives other logits'
 run 2 bench -m "$v3" --pp 0; one_line
 run 0 bench -m "$v3" --pp 16 --tg 2 --depth 0,8 -r 1 --json
 [ "$(grep -c '"fraction"' "$work/out")" = 4 ] || fail 'bench has not four results'
+run 0 bench --devices --state-dir "$work/state/dir" --json; says out '"bytes_per_s": '
+says out '"all_reduce": null'
+[ -s "$work/state/dir/devices.json" ] || fail 'bench --devices keeps no profile'
+run 0 plan "$v3" --state-dir "$work/state/dir"
+grep -q 'bandwidth is assumed' "$work/out" && fail 'plan does not use the profile'
+echo '{' >"$work/state/dir/devices.json"
+run 1 plan "$v3" --state-dir "$work/state/dir"; one_line
+run 2 bench --devices --state-dir "$work" -m "$v3"; one_line; says err 'too small'
+run 1 bench --devices --state-dir "$v3/dir"; one_line
 
 # ---- Output that cannot be written ------------------------------------------
 if [ -w /dev/full ]; then

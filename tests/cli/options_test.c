@@ -184,7 +184,8 @@ static void options_of_later_versions_say_so(void **state)
     refuses(COMMAND_generate, "--fit on", "not in this version yet");
     refuses(COMMAND_generate, "-ot exps=CPU", "not in this version yet");
     refuses(COMMAND_generate, "--cpu-moe", "not in this version yet");
-    refuses(COMMAND_bench, "--devices", "not in this version yet");
+    refuses(COMMAND_generate, "--devices", "not in this version yet");
+    accepts(COMMAND_bench, "--devices");
 }
 
 /* As people paste them; each flag is followed by one of ours, which must still be seen. */

@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: MIT */
+/* placement/profile.c - see profile.h. */
+#include "placement/profile.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/str.h"
+
+enum { VERSION = 1, MAX_FILE = 1 << 20, MAX_COUNT = 65536 };
+
+/* Faster than any machine: 1 PB/s, 1e18 operations a second. */
+static const double max_bytes_per_s = 1e15, max_ops_per_s = 1e18;
+
+/* ---- Reading ----------------------------------------------------------------------- */
+
+struct reader {
+    const char *path;
+    struct err *e;
+};
+
+static enum err_code read_number(const struct reader *x, const json_t *o, const char *key,
+                                 double min, double max, double *out)
+{
+    const json_t *v = json_object_get(o, key);
+    double n = json_is_number(v) ? json_number_value(v) : -1;
+
+    if (!json_is_number(v) || !(n >= min && n <= max))
+        return err_set(x->e, ERR_FORMAT,
+                       "%s: %s is no number from %g to %g; measure again with latent bench "
+                       "--devices",
+                       x->path, key, min, max);
+    *out = n;
+    return ERR_OK;
+}
+
+static enum err_code read_count(const struct reader *x, const json_t *o, const char *key, int min,
+                                int *out)
+{
+    double n = 0;
+
+    TRY(read_number(x, o, key, min, MAX_COUNT, &n));
+    *out = (int)n;
+    return ERR_OK;
+}
+
+static enum err_code read_readings(const struct reader *x, const json_t *root, struct profile *p)
+{
+    const json_t *all = json_object_get(root, "reads");
+    size_t n = json_array_size(all);
+
+    if (!json_is_array(all) || n < 1 || n > PROFILE_MAX_READS)
+        return err_set(x->e, ERR_FORMAT,
+                       "%s: reads is no list of 1 to %d readings; measure again with latent bench "
+                       "--devices",
+                       x->path, PROFILE_MAX_READS);
+    for (size_t i = 0; i < n; i++) {
+        const json_t *o = json_array_get(all, i);
+        struct profile_reading *r = &p->reads[p->n_reads++];
+        TRY(read_count(x, o, "threads", 1, &r->threads));
+        TRY(read_count(x, o, "node", PROFILE_ALL_NODES, &r->node));
+        TRY(read_number(x, o, "bytes_per_s", 1, max_bytes_per_s, &r->bytes_per_s));
+    }
+    return ERR_OK;
+}
+
+static enum err_code read_profile(const struct reader *x, const json_t *root, struct profile *p)
+{
+    const char *cpu = json_string_value(json_object_get(root, "cpu"));
+    int version = 0;
+
+    TRY(read_count(x, root, "version", 1, &version));
+    if (version != VERSION)
+        return err_set(x->e, ERR_FORMAT,
+                       "%s: version %d, this program reads %d; measure again with "
+                       "latent bench --devices",
+                       x->path, version, VERSION);
+    snprintf(p->cpu, sizeof p->cpu, "%s", cpu ? cpu : "");
+    TRY(read_count(x, root, "cores", 1, &p->cores));
+    TRY(read_count(x, root, "numa", 1, &p->numa));
+    TRY(read_readings(x, root, p));
+    TRY(read_number(x, root, "int8_ops_per_s", 1, max_ops_per_s, &p->int8_ops_per_s));
+    TRY(read_number(x, root, "bf16_ops_per_s", 0, max_ops_per_s, &p->bf16_ops_per_s));
+    TRY(read_number(x, root, "f32_ops_per_s", 0, max_ops_per_s, &p->f32_ops_per_s));
+    return read_number(x, root, "disk_bytes_per_s", 0, max_bytes_per_s, &p->disk_bytes_per_s);
+}
+
+/* The whole file, at most MAX_FILE bytes. */
+static enum err_code read_text(const char *path, char **text, size_t *n, struct err *e)
+{
+    FILE *f = fopen(path, "rb");
+
+    if (!f)
+        return err_sys(e, "%s: cannot be read", path);
+    *text = malloc(MAX_FILE + 1);
+    *n = *text ? fread(*text, 1, MAX_FILE + 1, f) : 0;
+    int failed = ferror(f);
+    fclose(f);
+    if (!*text)
+        return err_set(e, ERR_NOMEM, "no memory to read %s", path);
+    if (failed)
+        return err_sys(e, "%s: cannot be read", path);
+    if (*n > MAX_FILE)
+        return err_set(e, ERR_FORMAT, "%s: more than %d bytes, no profile", path, MAX_FILE);
+    return ERR_OK;
+}
+
+enum err_code profile_read(struct profile *p, const char *path, struct err *e)
+{
+    struct reader x = { path, e };
+    struct profile read = { 0 };
+    json_error_t why;
+    char *text = NULL;
+    size_t n = 0;
+    enum err_code rc = read_text(path, &text, &n, e);
+    json_t *root = rc == ERR_OK ? json_loadb(text, n, 0, &why) : NULL;
+
+    if (rc == ERR_OK && !root)
+        rc = err_set(e, ERR_FORMAT, "%s:%d: %.100s", path, why.line, why.text);
+    if (rc == ERR_OK)
+        rc = read_profile(&x, root, &read);
+    if (rc == ERR_OK)
+        *p = read;
+    json_decref(root);
+    free(text);
+    return rc;
+}
+
+/* ---- Writing ------------------------------------------------------------------------- */
+
+static char *profile_text(const struct profile *p)
+{
+    json_t *reads = json_array();
+
+    for (int i = 0; i < p->n_reads; i++)
+        json_array_append_new(reads,
+                              json_pack("{s:i,s:i,s:f}", "threads", p->reads[i].threads, "node",
+                                        p->reads[i].node, "bytes_per_s", p->reads[i].bytes_per_s));
+    json_t *root =
+        json_pack("{s:i,s:s,s:i,s:i,s:o,s:f,s:f,s:f,s:f}", "version", VERSION, "cpu", p->cpu,
+                  "cores", p->cores, "numa", p->numa, "reads", reads, "int8_ops_per_s",
+                  p->int8_ops_per_s, "bf16_ops_per_s", p->bf16_ops_per_s, "f32_ops_per_s",
+                  p->f32_ops_per_s, "disk_bytes_per_s", p->disk_bytes_per_s);
+    char *text = root ? json_dumps(root, JSON_INDENT(1) | JSON_REAL_PRECISION(9)) : NULL;
+    json_decref(root);
+    return text;
+}
+
+enum err_code profile_write(const struct profile *p, const char *path, struct err *e)
+{
+    struct str temporary = { 0 };
+    char *text = profile_text(p);
+
+    str_printf(&temporary, "%s.new", path);
+    if (!text || temporary.failed) {
+        free(text);
+        str_free(&temporary);
+        return err_set(e, ERR_NOMEM, "no memory to write %s", path);
+    }
+    FILE *f = fopen(temporary.data, "w");
+    int ok = f && fprintf(f, "%s\n", text) > 0;
+    if (f && fclose(f) != 0)
+        ok = 0;
+    if (ok)
+        ok = rename(temporary.data, path) == 0;
+    enum err_code rc = ok ? ERR_OK : err_sys(e, "%s: the profile cannot be written", path);
+    if (!ok && f)
+        unlink(temporary.data);
+    free(text);
+    str_free(&temporary);
+    return rc;
+}
+
+/* ---- Use -------------------------------------------------------------------------------- */
+
+int profile_apply(const struct profile *p, struct inventory *m)
+{
+    double best = 0;
+
+    if (m->n != 1 || m->hosts[0].cores != p->cores || m->hosts[0].numa != p->numa)
+        return 0;
+    for (int i = 0; i < p->n_reads; i++)
+        if (p->reads[i].node == PROFILE_ALL_NODES && p->reads[i].bytes_per_s > best)
+            best = p->reads[i].bytes_per_s;
+    if (best > 0)
+        m->hosts[0].ram_bw = best;
+    m->hosts[0].int8_rate = p->int8_ops_per_s;
+    if (p->disk_bytes_per_s > 0)
+        m->hosts[0].disk_bw = p->disk_bytes_per_s;
+    m->guessed = best <= 0;
+    return 1;
+}
