@@ -9,6 +9,7 @@
  *
  * Reading order: the list of layers; a device for one expert; ruled layers; free layers; parts.
  */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,6 +32,7 @@ struct dealing {
     double *loads;               /* [n_layers][n_devices] */
     int64_t *room;               /* [n_devices] */
     double *total;               /* [n_devices] load of all layers */
+    double *speed;               /* [n_devices] bandwidth to a power, GB/s */
     int *order;                  /* [n_experts] of the layer at hand */
     int *list;                   /* [n_devices] candidates */
     struct plan_range *ranges;   /* [n_experts] of the part at hand */
@@ -157,8 +159,8 @@ static void give(struct dealing *d, struct expert_layer *l, int x, int device)
     int64_t bytes = l->bytes[dev->kind];
 
     l->owner[x] = device;
-    l->load[device] += (double)bytes / dev->read_bw;
-    d->total[device] += (double)bytes / dev->read_bw;
+    l->load[device] += (double)bytes / d->speed[device];
+    d->total[device] += (double)bytes / d->speed[device];
     d->room[device] -= bytes;
 }
 
@@ -174,7 +176,7 @@ static int choose(const struct dealing *d, const struct expert_layer *l, const i
         const struct plan_device *dev = &d->k->p->devices[c];
         if (d->room[c] < l->bytes[dev->kind] && !even_without_room)
             continue;
-        double load = l->load[c] + (double)l->bytes[dev->kind] / dev->read_bw;
+        double load = l->load[c] + (double)l->bytes[dev->kind] / d->speed[c];
         double margin = 1e-9 * load;
         if (best < 0 || load < best_load - margin ||
             (load < best_load + margin && d->total[c] < d->total[best] * (1 - 1e-9))) {
@@ -313,7 +315,6 @@ static enum err_code add_layer_parts(struct dealing *d, const struct expert_laye
     for (int device = 0; device < p->n_devices; device++) {
         int64_t count;
         int n = ranges_of(l, d->n_experts, device, d->ranges, &count);
-        k->expert_share[(int64_t)l->layer * p->n_devices + device] = (double)count;
         for (int i = 0; n > 0 && i < l->n; i++) {
             struct extent x = extent_whole(p->model, &p->tensors[l->tensor[i]]);
             x.slabs = count;
@@ -321,6 +322,16 @@ static enum err_code add_layer_parts(struct dealing *d, const struct expert_laye
         }
     }
     return ERR_OK;
+}
+
+/* Rules share in proportion to bandwidth; what is free leans more to fast devices, if the whole
+ * plan is faster so: then the fullest of them is less often late. */
+static void set_speeds(struct dealing *d, double skew)
+{
+    const struct plan *p = d->k->p;
+
+    for (int i = 0; i < p->n_devices; i++)
+        d->speed[i] = pow(1e-9 * p->devices[i].read_bw, skew);
 }
 
 static enum err_code deal(struct dealing *d, struct err *e)
@@ -331,9 +342,11 @@ static enum err_code deal(struct dealing *d, struct err *e)
         d->room[i] = plan_slack(&p->devices[i]);
     for (int l = 0; l < d->n_layers; l++)
         fill_layer(d, &d->layers[l], p->model->hp.n_dense + l);
+    set_speeds(d, 1);
     for (int l = 0; l < d->n_layers; l++)
         if (d->layers[l].decider >= 0)
             deal_ruled(d, &d->layers[l]);
+    set_speeds(d, d->k->skew);
     deal_free(d);
     for (int l = 0; l < d->n_layers; l++)
         TRY(add_layer_parts(d, &d->layers[l], e));
@@ -350,12 +363,13 @@ static int dealing_allocate(struct dealing *d)
     d->loads = calloc(layers * devices, sizeof *d->loads);
     d->room = calloc(devices, sizeof *d->room);
     d->total = calloc(devices, sizeof *d->total);
+    d->speed = calloc(devices, sizeof *d->speed);
     d->order = calloc(experts, sizeof *d->order);
     d->list = calloc(devices, sizeof *d->list);
     d->ranges = calloc(experts, sizeof *d->ranges);
     d->free_experts = calloc(layers * experts, sizeof *d->free_experts);
-    return d->layers && d->owners && d->loads && d->room && d->total && d->order && d->list &&
-           d->ranges && d->free_experts;
+    return d->layers && d->owners && d->loads && d->room && d->total && d->speed && d->order &&
+           d->list && d->ranges && d->free_experts;
 }
 
 static void dealing_free(struct dealing *d)
@@ -365,6 +379,7 @@ static void dealing_free(struct dealing *d)
     free(d->loads);
     free(d->room);
     free(d->total);
+    free(d->speed);
     free(d->order);
     free(d->list);
     free(d->ranges);

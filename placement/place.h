@@ -25,11 +25,12 @@ struct planner {
     const struct plan_input *in;
     struct findings *findings;
     struct place *places;       /* [n_rules]                                              */
+    double skew;                /* see experts.c                                          */
     int *all_main;              /* [n_ranks] main devices in rank order                   */
     int64_t *shared_bytes;      /* [n_devices] of it, what other ranks of the host use too */
     int *index_of;              /* [n_layers + 1][ROLE_COUNT] tensor index or -1          */
     int *rank_heads, *rank_ffn; /* [n_ranks] the most a rank computes of any layer   */
-    double *expert_share;       /* [n_layers][n_devices] experts of a layer on a device     */
+    int *far;                   /* [n_rules] whole tensors that a rule takes away from its GPU   */
 };
 
 /* plan_devices.c */

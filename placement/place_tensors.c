@@ -101,6 +101,7 @@ static enum err_code place_everywhere(struct planner *k, int t, int on_host, con
         p->tensors[t].rule = k->in->match->rule_of[t];
         p->tensors[t].reason = "rule";
         warn_single_device(k, t, place);
+        k->far[k->in->match->rule_of[t]] += on_host && p->n_gpus > 0;
     }
     for (int r = 0; r < p->n_ranks; r++) {
         int device = on_host ? p->ranks[r].memory : p->ranks[r].main;
@@ -332,6 +333,20 @@ static enum err_code place_output(struct planner *k, struct err *e)
     return rc;
 }
 
+/* Small tensors in host memory whose ranks compute on a GPU cost more time than they save room. */
+static void warn_far(struct planner *k)
+{
+    char label[256];
+
+    for (int r = 0; r < k->in->rules->n; r++)
+        if (k->far[r] > 0)
+            findings_add(k->findings, FINDING_WARNING, r,
+                         "%s: %d norms, routers and other small tensors lie in host memory, away "
+                         "from the GPUs that attend: their layers cross the bus more often; a "
+                         "pattern that takes experts alone ends with _exps",
+                         rule_label(k->in->rules, r, label, sizeof label), k->far[r]);
+}
+
 enum err_code place_tensors(struct planner *k, struct err *e)
 {
     TRY(place_everywhere(k, place_index(k, -1, ROLE_TOKEN_EMBD), 1, "once on every host", e));
@@ -341,6 +356,7 @@ enum err_code place_tensors(struct planner *k, struct err *e)
         TRY(place_attention(k, l, e));
         TRY(place_ffn(k, l, e));
     }
+    warn_far(k);
     return ERR_OK;
 }
 

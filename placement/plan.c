@@ -124,14 +124,13 @@ static void warn_all_uneven(struct planner *k)
 static enum err_code planner_allocate(struct planner *k, struct err *e)
 {
     size_t ranks = (size_t)k->p->n_ranks, devices = (size_t)k->p->n_devices;
-    size_t layers = (size_t)k->p->model->hp.n_layers;
 
     k->all_main = calloc(ranks, sizeof *k->all_main);
     k->rank_heads = calloc(ranks, sizeof *k->rank_heads);
     k->rank_ffn = calloc(ranks, sizeof *k->rank_ffn);
     k->shared_bytes = calloc(devices, sizeof *k->shared_bytes);
-    k->expert_share = calloc(layers * devices, sizeof *k->expert_share);
-    if (!k->all_main || !k->rank_heads || !k->rank_ffn || !k->shared_bytes || !k->expert_share)
+    k->far = calloc((size_t)k->in->rules->n + 1, sizeof *k->far);
+    if (!k->all_main || !k->rank_heads || !k->rank_ffn || !k->shared_bytes || !k->far)
         return err_set(e, ERR_NOMEM, "no memory to plan for %d ranks", k->p->n_ranks);
     for (int r = 0; r < k->p->n_ranks; r++)
         k->all_main[r] = k->p->ranks[r].main;
@@ -147,7 +146,7 @@ static void planner_free(struct planner *k)
     free(k->rank_heads);
     free(k->rank_ffn);
     free(k->shared_bytes);
-    free(k->expert_share);
+    free(k->far);
     free(k->index_of);
 }
 
@@ -171,10 +170,10 @@ static enum err_code run_steps(struct planner *k, struct err *e)
     return p->opt.no_prediction ? ERR_OK : cost_predict(p, p->opt.engine, e);
 }
 
-enum err_code plan_make_at(struct plan *p, const struct plan_input *in, int64_t n_context,
-                           struct findings *findings, struct err *e)
+static enum err_code plan_once(struct plan *p, const struct plan_input *in, int64_t n_context,
+                               double skew, struct findings *findings, struct err *e)
 {
-    struct planner k = { .p = p, .in = in, .findings = findings };
+    struct planner k = { .p = p, .in = in, .findings = findings, .skew = skew };
 
     *p = (struct plan){ .model = in->model, .inventory = in->inventory, .opt = in->opt };
     p->opt.n_context = n_context;
@@ -183,6 +182,59 @@ enum err_code plan_make_at(struct plan *p, const struct plan_input *in, int64_t 
     if (rc != ERR_OK)
         plan_free(p);
     return rc;
+}
+
+/* Whether GPUs, or hosts, differ in bandwidth, so that shares are a choice. */
+static int has_choice(const struct inventory *inv)
+{
+    const struct gpu_kind *first = NULL;
+    const struct host *h0 = &inv->hosts[0];
+
+    for (int h = 0; h < inv->n; h++) {
+        const struct host *x = &inv->hosts[h];
+        if (x->ram_bw / x->ranks != h0->ram_bw / h0->ranks)
+            return 1;
+        for (int g = 0; g < x->n_gpus; g++) {
+            first = first ? first : x->gpus[g];
+            if (x->gpus[g]->memory_bw != first->memory_bw)
+                return 1;
+        }
+    }
+    return 0;
+}
+
+/* The power of bandwidth by which free experts are shared out: the one with the fastest decode
+ * step among those that fit. */
+static enum err_code find_skew(const struct plan_input *in, int64_t n_context, double *skew,
+                               struct err *e)
+{
+    static const double powers[] = { 1, 1.25, 1.5, 2, 3 };
+    double best = -1;
+
+    for (size_t i = 0; i < sizeof powers / sizeof *powers; i++) {
+        struct findings ignored = { 0 };
+        struct plan p;
+        enum err_code rc = plan_once(&p, in, n_context, powers[i], &ignored, e);
+        findings_free(&ignored);
+        if (rc != ERR_OK)
+            return rc;
+        if (p.fits && p.predict.decode_tps > best * (1 + 1e-9)) {
+            best = p.predict.decode_tps;
+            *skew = powers[i];
+        }
+        plan_free(&p);
+    }
+    return ERR_OK;
+}
+
+enum err_code plan_make_at(struct plan *p, const struct plan_input *in, int64_t n_context,
+                           struct findings *findings, struct err *e)
+{
+    double skew = 1;
+
+    if (!in->opt.no_prediction && has_choice(in->inventory))
+        TRY(find_skew(in, n_context, &skew, e));
+    return plan_once(p, in, n_context, skew, findings, e);
 }
 
 void plan_free(struct plan *p)

@@ -215,6 +215,50 @@ static void layers_are_pulled_together(void **state)
     support_close(&c);
 }
 
+static void small_tensors_far_from_their_gpu(void **state)
+{
+    struct case_plan c;
+    char path[512];
+
+    (void)state;
+    snprintf(path, sizeof path, "%s/models/tiny-v3-q4_k_m.gguf", TEST_DATA);
+    support_open(&c, path, "host(ram=8G,bw=20G,gpus=2*RTX3090)", "ffn.*=CPU");
+    support_plan(&c);
+    support_want(&c.findings, FINDING_WARNING, 0, "5 norms, routers and other small tensors");
+    support_close(&c);
+    support_open(&c, path, "host(ram=8G,bw=20G,gpus=2*RTX3090)", "ffn_.*_exps=CPU");
+    support_plan(&c);
+    assert_int_equal(findings_count(&c.findings, FINDING_WARNING, 0), 0);
+    support_close(&c);
+}
+
+/* Any number of ranks and GPUs holds every tensor once. */
+static void any_number_of_ranks(void **state)
+{
+    static const char *const machines[] = {
+        "host(ram=8G,bw=20G,ranks=3)",
+        "host(ram=8G,bw=20G,ranks=7),2*host(ram=8G,bw=10G,ranks=2)",
+        "host(ram=8G,bw=20G,gpus=3*RTX3090,ranks=2)",
+        "host(ram=8G,bw=20G,gpus=2*RTX3090,ranks=5)",
+        "2*host(ram=8G,bw=20G,gpus=5*T4),host(ram=8G,bw=20G)",
+        "33*host(ram=8G,bw=20G,ranks=2)",
+    };
+    static const char *const rules[] = { NULL, "attn=CPU", "exps=CPU", "blk\\.1=RANK1",
+                                         "ffn=RANK1+RANK0" };
+    char path[512];
+
+    (void)state;
+    for (int i = 0; i < 6 * 5 * 3; i++) {
+        struct case_plan c;
+        snprintf(path, sizeof path, "%s/models/%s.gguf", TEST_DATA, small_models[i % 3]);
+        support_open(&c, path, machines[i / 3 % 6], rules[i / 18]);
+        support_plan(&c);
+        support_check_complete(&c);
+        assert_int_equal(findings_count(&c.findings, FINDING_ERROR, -1), 0);
+        support_close(&c);
+    }
+}
+
 static void too_small(void **state)
 {
     struct case_plan c;
@@ -239,6 +283,8 @@ int main(void)
         cmocka_unit_test(real_shapes_are_the_engine),
         cmocka_unit_test(big_cluster),
         cmocka_unit_test(too_small),
+        cmocka_unit_test(small_tensors_far_from_their_gpu),
+        cmocka_unit_test(any_number_of_ranks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
