@@ -49,4 +49,13 @@ enum form { FORM_S8, FORM_S8_SCALED, FORM_U4, FORM_U5, FORM_U6 };
 #define WORD static inline __attribute__((always_inline))
 #endif
 
+/* A loop that must have the registers for itself. */
+#define KERNEL static __attribute__((noinline))
+
+/* Keeps gcc from mixing the steps of an unrolled loop, for which registers do not suffice. */
+WORD void end_of_step(void)
+{
+    __asm__ volatile("" ::: "memory");
+}
+
 #endif

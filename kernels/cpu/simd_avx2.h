@@ -17,7 +17,7 @@
 
 #include "kernels/cpu/simd.h"
 
-enum { VX_COLUMNS = 4, VF_COLUMNS = 6, SCORE_QUERIES = 2, SCORE_KEYS = 3, VALUE_QUERIES = 4 };
+enum { VX_COLUMNS = 4, VF_COLUMNS = 4, SCORE_QUERIES = 2, SCORE_KEYS = 3, VALUE_QUERIES = 4 };
 
 typedef struct {
     __m256 lo, hi;
@@ -352,9 +352,14 @@ struct vs {
     _Alignas(64) int16_t w[8][2][LANES][2];
 };
 
+/* U6: both integer scales as pairs of int16, and -32 times (s0, s1). */
+struct scales {
+    vi s0, s1, offset;
+};
+
 struct lines {
     vb w[8];
-    vi s0, s1, offset; /* U6: both scales as pairs of int16; -32 times (s0, s1) */
+    struct scales s;
 };
 
 union codes {
@@ -385,16 +390,23 @@ WORD __m256i odd_bytes(__m256i a)
     return _mm256_srai_epi16(a, 8);
 }
 
-/* A whole block of codes with scale 1. */
-WORD void vs_put(struct vs *w, const vb q[8])
+/* Quads c and 4 + c of a block; signed codes with scale 1. */
+WORD void codes_put(enum form form, union codes *w, int c, vb low, vb high)
 {
-    for (int e = 0; e < 8; e++) {
-        __m256i *line = (__m256i *)w->w[e];
+    if (form == FORM_S8) {
+        __m256i *l = (__m256i *)w->s8.w[c], *h = (__m256i *)w->s8.w[4 + c];
 
-        line[0] = even_bytes(q[e].lo);
-        line[1] = even_bytes(q[e].hi);
-        line[2] = odd_bytes(q[e].lo);
-        line[3] = odd_bytes(q[e].hi);
+        l[0] = even_bytes(low.lo);
+        l[1] = even_bytes(low.hi);
+        l[2] = odd_bytes(low.lo);
+        l[3] = odd_bytes(low.hi);
+        h[0] = even_bytes(high.lo);
+        h[1] = even_bytes(high.hi);
+        h[2] = odd_bytes(high.lo);
+        h[3] = odd_bytes(high.hi);
+    } else {
+        w->u.w[c] = low;
+        w->u.w[4 + c] = high;
     }
 }
 
@@ -407,8 +419,10 @@ WORD void vx_point(struct vx *v, const struct cpu_column *x, int64_t k, int nc)
     }
 }
 
-WORD void vx_widen(struct vx *v, int n_blocks, int nc)
+WORD void vx_prepare(struct vx *v, enum form form, int n_blocks, int nc)
 {
+    if (form != FORM_S8 && form != FORM_S8_SCALED)
+        return;
     for (int c = 0; c < nc; c++)
         for (int b = 0; b < n_blocks; b++) {
             __m256i q = _mm256_loadu_si256((const __m256i *)(v->q[c] + 32 * b));
@@ -416,6 +430,13 @@ WORD void vx_widen(struct vx *v, int n_blocks, int nc)
             _mm256_store_si256((__m256i *)v->wide[c][b][0], even_bytes(q));
             _mm256_store_si256((__m256i *)v->wide[c][b][1], odd_bytes(q));
         }
+}
+
+WORD void vx_prepare_one(struct vx *v, enum form form, int n_blocks)
+{
+    (void)v;
+    (void)form;
+    (void)n_blocks;
 }
 
 WORD vi dot_pairs(vi a, __m256i x)
@@ -438,13 +459,6 @@ WORD vi vi_add(vi a, vi b)
     return (vi){ _mm256_add_epi32(a.lo, b.lo), _mm256_add_epi32(a.hi, b.hi) };
 }
 
-/* Holds gcc to the order as written: left alone it computes all products before it adds any, and
- * spills them (Q4_K, 64 columns: 72 -> 104 GMAC/s). */
-WORD void keep_order(vi *a)
-{
-    __asm__("" : "+x"(a->lo), "+x"(a->hi));
-}
-
 WORD void vs_dots(vi *sum, const struct vs *w, const struct vx *x, int b, int nc)
 {
 #pragma GCC unroll 16
@@ -455,7 +469,6 @@ WORD void vs_dots(vi *sum, const struct vs *w, const struct vx *x, int b, int nc
         for (int c = 0; c < nc; c++) {
             vi p = dot_pairs(line, broadcast4(x->wide[c][b][i % 2][i / 2]));
             sum[c] = i == 0 ? p : vi_add(sum[c], p);
-            keep_order(&sum[c]);
         }
     }
 }
@@ -473,7 +486,6 @@ WORD void dots_u(vi *sum, const vb *w, const struct vx *x, int b, int nc, int de
             vi p = dot_bytes(w[e], broadcast4(x->q[c] + 32 * b + 4 * e));
 
             part[c] = e % depth == 0 ? p : add16(part[c], p);
-            keep_order(&part[c]);
             if (e == depth - 1)
                 sum[c] = dot_pairs(part[c], ones);
             else if (e % depth == depth - 1)
@@ -485,7 +497,7 @@ WORD void dots_u(vi *sum, const vb *w, const struct vx *x, int b, int nc, int de
 WORD void dots_u6_half(vi *sum, const struct lines *w, const struct vx *x, int b, int nc,
                        bool upper)
 {
-    __m256i s0 = upper ? w->s0.hi : w->s0.lo, s1 = upper ? w->s1.hi : w->s1.lo;
+    __m256i s0 = upper ? w->s.s0.hi : w->s.s0.lo, s1 = upper ? w->s.s1.hi : w->s.s1.lo;
     __m256i part[VX_COLUMNS];
 
 #pragma GCC unroll 8
@@ -501,7 +513,6 @@ WORD void dots_u6_half(vi *sum, const struct lines *w, const struct vx *x, int b
 
             p = _mm256_madd_epi16(p, e < 4 ? s0 : s1);
             part[c] = e == 0 ? p : _mm256_add_epi32(part[c], p);
-            __asm__("" : "+x"(part[c]));
         }
     }
 #pragma GCC unroll 8
@@ -512,11 +523,33 @@ WORD void dots_u6_half(vi *sum, const struct lines *w, const struct vx *x, int b
 WORD void dots_u6(vi *sum, const struct lines *w, const struct vx *x, int b, int nc)
 {
     dots_u6_half(sum, w, x, b, nc, false);
+    end_of_step();
     dots_u6_half(sum, w, x, b, nc, true);
 #pragma GCC unroll 8
     for (int c = 0; c < nc; c++)
-        sum[c] = vi_add(sum[c], vi_dot2(w->offset, x->sum[c] + 2 * b));
+        sum[c] = vi_add(sum[c], vi_dot2(w->s.offset, x->sum[c] + 2 * b));
 }
+
+WORD void block_dots(enum form form, vi *sum, const union codes *w, const struct vx *x, int b,
+                     int nc)
+{
+    if (form == FORM_U4)
+        dots_u(sum, w->u.w, x, b, nc, 8);
+    else if (form == FORM_U5)
+        dots_u(sum, w->u.w, x, b, nc, 4);
+    else if (form == FORM_U6)
+        dots_u6(sum, &w->u, x, b, nc);
+    else
+        vs_dots(sum, &w->s8, x, b, nc);
+}
+
+/* ---- One block times one column ------------------------------------------- */
+
+/* U4: low is the sum in int16.  U5: low and high are, of either half.  U6 and S8: sum is,
+ * in int32, and low and high are of two quads. */
+struct dot {
+    vi low, high, sum;
+};
 
 /* Signed codes as they are: |w| times x with the sign of w. */
 WORD __m256i dot_signed(__m256i w, __m256i x)
@@ -526,47 +559,51 @@ WORD __m256i dot_signed(__m256i w, __m256i x)
     return _mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
 }
 
-WORD void dots_signed(vi *sum, const vb *w, const struct vx *x, int b, int nc)
+WORD void dot_line(enum form form, struct dot *d, const struct scales *s, int c, vb low, vb high,
+                   const int8_t *x)
 {
-#pragma GCC unroll 8
-    for (int e = 0; e < 8; e++)
-#pragma GCC unroll 8
-        for (int c = 0; c < nc; c++) {
-            __m256i q = broadcast4(x->q[c] + 32 * b + 4 * e);
-            vi p = { dot_signed(w[e].lo, q), dot_signed(w[e].hi, q) };
+    __m256i x_low = broadcast4(x + 4 * c), x_high = broadcast4(x + 16 + 4 * c);
+    vi l, h;
 
-            sum[c] = e == 0 ? p : vi_add(sum[c], p);
-            keep_order(&sum[c]);
-        }
-}
-
-WORD void line_dots(enum form form, vi *sum, const struct lines *w, const struct vx *x, int b,
-                    int nc)
-{
-    switch (form) {
-    case FORM_S8:
-    case FORM_S8_SCALED:
-        dots_signed(sum, w->w, x, b, nc);
-        break;
-    case FORM_U4:
-        dots_u(sum, w->w, x, b, nc, 8);
-        break;
-    case FORM_U5:
-        dots_u(sum, w->w, x, b, nc, 4);
-        break;
-    case FORM_U6:
-        dots_u6(sum, w, x, b, nc);
-        break;
+    if (form == FORM_S8) {
+        l = (vi){ dot_signed(low.lo, x_low), dot_signed(low.hi, x_low) };
+        h = (vi){ dot_signed(high.lo, x_high), dot_signed(high.hi, x_high) };
+        d->sum = c == 0 ? vi_add(l, h) : vi_add(d->sum, vi_add(l, h));
+        return;
+    }
+    l = dot_bytes(low, x_low);
+    h = dot_bytes(high, x_high);
+    if (form == FORM_U4) {
+        d->low = c == 0 ? add16(l, h) : add16(d->low, add16(l, h));
+        return;
+    }
+    if (c == 0 || (form == FORM_U6 && c == 2)) {
+        d->low = l;
+        d->high = h;
+        return;
+    }
+    d->low = add16(d->low, l);
+    d->high = add16(d->high, h);
+    if (form == FORM_U6 && c % 2 == 1) {
+        l = (vi){ _mm256_madd_epi16(d->low.lo, s->s0.lo), _mm256_madd_epi16(d->low.hi, s->s0.hi) };
+        h = (vi){ _mm256_madd_epi16(d->high.lo, s->s1.lo),
+                  _mm256_madd_epi16(d->high.hi, s->s1.hi) };
+        d->sum = c == 1 ? vi_add(l, h) : vi_add(d->sum, vi_add(l, h));
     }
 }
 
-WORD void block_dots(enum form form, vi *sum, const union codes *w, const struct vx *x, int b,
-                     int nc)
+WORD vi dot_sum(enum form form, const struct dot *d, const struct scales *s, const struct vx *x,
+                int b)
 {
-    if (form == FORM_S8 || form == FORM_S8_SCALED)
-        vs_dots(sum, &w->s8, x, b, nc);
-    else
-        line_dots(form, sum, &w->u, x, b, nc);
+    __m256i ones = _mm256_set1_epi16(1);
+
+    if (form == FORM_U4)
+        return dot_pairs(d->low, ones);
+    if (form == FORM_U5)
+        return vi_add(dot_pairs(d->low, ones), dot_pairs(d->high, ones));
+    if (form == FORM_U6)
+        return vi_add(d->sum, vi_dot2(s->offset, x->sum[0] + 2 * b));
+    return d->sum;
 }
 
 #endif

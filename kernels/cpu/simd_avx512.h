@@ -260,9 +260,14 @@ struct vs {
     int32_t s[2][LANES];
 };
 
+/* U6: both integer scales as pairs of int16, and -32 times (s0, s1). */
+struct scales {
+    vi s0, s1, offset;
+};
+
 struct lines {
     vb w[8];
-    vi s0, s1, offset; /* U6: both scales as pairs of int16; -32 times (s0, s1) */
+    struct scales s;
 };
 
 union codes {
@@ -273,6 +278,7 @@ union codes {
 struct vx {
     const int8_t *q[VX_COLUMNS];
     const int16_t *sum[VX_COLUMNS];
+    int32_t bias[VX_COLUMNS][2 * ATOM_BLOCKS]; /* S8: -128 times each sum */
 };
 
 WORD void vs_put_row(struct vs *w, int r, const int8_t q[32], const int16_t s[2])
@@ -288,11 +294,16 @@ WORD vb plus_128(vb a)
     return _mm512_xor_si512(a, vi_set1((int)0x80808080));
 }
 
-WORD void vs_put(struct vs *w, const vb q[8])
+/* Quads c and 4 + c of a block; signed codes with scale 1. */
+WORD void codes_put(enum form form, union codes *w, int c, vb low, vb high)
 {
-#pragma GCC unroll 8
-    for (int e = 0; e < 8; e++)
-        _mm512_storeu_si512(w->w[e], plus_128(q[e]));
+    if (form == FORM_S8) {
+        _mm512_storeu_si512(w->s8.w[c], plus_128(low));
+        _mm512_storeu_si512(w->s8.w[4 + c], plus_128(high));
+    } else {
+        w->u.w[c] = low;
+        w->u.w[4 + c] = high;
+    }
 }
 
 WORD void vx_point(struct vx *v, const struct cpu_column *x, int64_t k, int nc)
@@ -304,11 +315,26 @@ WORD void vx_point(struct vx *v, const struct cpu_column *x, int64_t k, int nc)
     }
 }
 
-WORD void vx_widen(struct vx *v, int n_blocks, int nc)
+WORD void take_bias(int32_t bias[2 * ATOM_BLOCKS], const int16_t *sum, int n_blocks)
 {
-    (void)v;
-    (void)n_blocks;
-    (void)nc;
+    if (n_blocks == ATOM_BLOCKS) {
+        vi wide = _mm512_cvtepi16_epi32(_mm256_loadu_si256((const __m256i *)sum));
+        _mm512_storeu_si512(bias, vi_shl(vi_sub(vi_set1(0), wide), 7));
+        return;
+    }
+    for (int h = 0; h < 2 * n_blocks; h++)
+        bias[h] = -128 * sum[h];
+}
+
+WORD void vx_prepare(struct vx *v, enum form form, int n_blocks, int nc)
+{
+    for (int c = 0; c < nc && (form == FORM_S8 || form == FORM_S8_SCALED); c++)
+        take_bias(v->bias[c], v->sum[c], n_blocks);
+}
+
+WORD void vx_prepare_one(struct vx *v, enum form form, int n_blocks)
+{
+    vx_prepare(v, form, n_blocks, 1);
 }
 
 /* Adds quads of columns 4h .. 4h+3 to sum[c]. */
@@ -322,62 +348,73 @@ WORD void add_half(vi *sum, const vb w[4], const struct vx *x, int b, int h, int
                 _mm512_dpbusd_epi32(sum[c], w[e], broadcast4(x->q[c] + 32 * b + 16 * h + 4 * e));
 }
 
-/* Both halves as two chains, that of codes plus 128 beginning with what was added. */
-WORD void dot_halves(vi *low, vi *high, const vb w[8], const struct vx *x, int b, int nc,
-                     bool plus128)
-{
-#pragma GCC unroll 8
-    for (int c = 0; c < nc; c++) {
-        low[c] = vi_set1(plus128 ? -128 * x->sum[c][2 * b] : 0);
-        high[c] = vi_set1(plus128 ? -128 * x->sum[c][2 * b + 1] : 0);
-    }
-    add_half(low, w, x, b, 0, nc);
-    add_half(high, w + 4, x, b, 1, nc);
-}
-
-WORD void line_dots(enum form form, vi *sum, const struct lines *w, const struct vx *x, int b,
-                    int nc)
-{
-    vi high[VX_COLUMNS];
-    vb codes[8];
-
-#pragma GCC unroll 8
-    for (int e = 0; e < 8; e++)
-        codes[e] = form == FORM_S8 ? plus_128(w->w[e]) : w->w[e];
-    dot_halves(sum, high, codes, x, b, nc, form == FORM_S8);
-#pragma GCC unroll 8
-    for (int c = 0; c < nc; c++) {
-        if (form == FORM_U6) {
-            sum[c] = _mm512_mullo_epi32(sum[c], _mm512_srai_epi32(w->s0, 16));
-            high[c] = _mm512_mullo_epi32(high[c], _mm512_srai_epi32(w->s1, 16));
-            sum[c] = vi_add(sum[c], vi_dot2(w->offset, x->sum[c] + 2 * b));
-        }
-        sum[c] = vi_add(sum[c], high[c]);
-    }
-}
-
+/* Both halves are chains of their own. */
 WORD void block_dots(enum form form, vi *sum, const union codes *w, const struct vx *x, int b,
                      int nc)
 {
+    bool is_signed = form == FORM_S8 || form == FORM_S8_SCALED;
     vi high[VX_COLUMNS];
     vb codes[8];
 
-    if (form != FORM_S8 && form != FORM_S8_SCALED) {
-        line_dots(form, sum, &w->u, x, b, nc);
-        return;
-    }
 #pragma GCC unroll 8
     for (int e = 0; e < 8; e++)
-        codes[e] = vi_load(w->s8.w[e]);
-    dot_halves(sum, high, codes, x, b, nc, true);
+        codes[e] = is_signed ? vi_load(w->s8.w[e]) : w->u.w[e];
+#pragma GCC unroll 8
+    for (int c = 0; c < nc; c++) {
+        sum[c] = vi_set1(is_signed ? x->bias[c][2 * b] : 0);
+        high[c] = vi_set1(is_signed ? x->bias[c][2 * b + 1] : 0);
+    }
+    add_half(sum, codes, x, b, 0, nc);
+    add_half(high, codes + 4, x, b, 1, nc);
 #pragma GCC unroll 8
     for (int c = 0; c < nc; c++) {
         if (form == FORM_S8_SCALED) {
             sum[c] = _mm512_mullo_epi32(sum[c], vi_load(w->s8.s[0]));
             high[c] = _mm512_mullo_epi32(high[c], vi_load(w->s8.s[1]));
+        } else if (form == FORM_U6) {
+            sum[c] = _mm512_mullo_epi32(sum[c], _mm512_srai_epi32(w->u.s.s0, 16));
+            high[c] = _mm512_mullo_epi32(high[c], _mm512_srai_epi32(w->u.s.s1, 16));
+            sum[c] = vi_add(sum[c], vi_dot2(w->u.s.offset, x->sum[c] + 2 * b));
         }
         sum[c] = vi_add(sum[c], high[c]);
     }
+}
+
+/* ---- One block times one column ------------------------------------------- */
+
+/* The sums of both halves. */
+struct dot {
+    vi low, high;
+};
+
+WORD void dot_line(enum form form, struct dot *d, const struct scales *s, int c, vb low, vb high,
+                   const int8_t *x)
+{
+    (void)s;
+    if (c == 0)
+        d->low = d->high = vi_set1(0);
+    if (form == FORM_S8) {
+        low = plus_128(low);
+        high = plus_128(high);
+    }
+    d->low = _mm512_dpbusd_epi32(d->low, low, broadcast4(x + 4 * c));
+    d->high = _mm512_dpbusd_epi32(d->high, high, broadcast4(x + 16 + 4 * c));
+}
+
+WORD vi dot_sum(enum form form, const struct dot *d, const struct scales *s, const struct vx *x,
+                int b)
+{
+    vi low = d->low, high = d->high;
+
+    if (form == FORM_S8) {
+        low = vi_add(low, vi_set1(x->bias[0][2 * b]));
+        high = vi_add(high, vi_set1(x->bias[0][2 * b + 1]));
+    } else if (form == FORM_U6) {
+        low = _mm512_mullo_epi32(low, _mm512_srai_epi32(s->s0, 16));
+        high = _mm512_mullo_epi32(high, _mm512_srai_epi32(s->s1, 16));
+        high = vi_add(high, vi_dot2(s->offset, x->sum[0] + 2 * b));
+    }
+    return vi_add(low, high);
 }
 
 #endif

@@ -139,6 +139,14 @@ static inline __m512i simde_test_cvtepi8_epi32(__m128i a)
 #undef _mm512_cvtepi8_epi32
 #define _mm512_cvtepi8_epi32 simde_test_cvtepi8_epi32
 
+static inline __m512i simde_test_cvtepi16_epi32(__m256i a)
+{
+    return simde_test_join_ints(_mm256_cvtepi16_epi32(_mm256_castsi256_si128(a)),
+                                _mm256_cvtepi16_epi32(_mm256_extracti128_si256(a, 1)));
+}
+#undef _mm512_cvtepi16_epi32
+#define _mm512_cvtepi16_epi32 simde_test_cvtepi16_epi32
+
 static inline __m128i simde_test_cvtepi32_epi8(__m512i a)
 {
     int32_t v[16];

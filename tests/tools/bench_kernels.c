@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: MIT */
+/* tests/tools/bench_kernels.c - how fast the CPU kernels are on this machine.
+ *
+ *     bench_kernels [--cpu-isa NAME] [TYPE...]
+ *
+ * One column: GB/s of weights from memory by one thread and by all, beside what the same
+ * threads read without computing.  512 columns: multiply-adds per nanosecond of one thread.
+ * Times are CPU time of the threads and the best of several runs, so that other programs
+ * disturb as little as possible.
+ */
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/team.h"
+#include "kernels/cpu/cpu_kernels.h"
+#include "kernels/packing.h"
+
+enum { COLUMNS = 2048, MANY = 512, MAX_THREADS = 256 };
+
+static const int widths[] = { 1, 2, 4, 8, 16, 64, MANY };
+enum { N_WIDTHS = sizeof widths / sizeof *widths };
+
+static const size_t stream_bytes = (size_t)192 << 20; /* per thread; more than any cache */
+
+static const struct cpu_kernels *kernels;
+
+static double thread_seconds(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void *take(size_t bytes)
+{
+    void *p = aligned_alloc(64, (bytes + 63) / 64 * 64);
+
+    if (!p) {
+        fprintf(stderr, "bench_kernels: out of memory: %zu bytes\n", bytes);
+        exit(1);
+    }
+    return p;
+}
+
+/* ---- One column, from memory ---------------------------------------------- */
+
+struct stream {
+    enum quant t; /* QUANT_COUNT: only read */
+    const uint8_t *bytes[MAX_THREADS];
+    const struct cpu_column *x;
+    double seconds[MAX_THREADS]; /* per byte */
+    uint64_t sum[MAX_THREADS];   /* keeps the compiler from leaving the reading out */
+};
+
+static uint64_t read_all(const uint8_t *bytes, size_t n)
+{
+    const uint64_t *p = (const uint64_t *)bytes;
+    uint64_t sum[8] = { 0 };
+
+    for (size_t i = 0; i < n / 8; i += 8) {
+        __builtin_prefetch(p + i + 512);
+        for (int j = 0; j < 8; j++)
+            sum[j] += p[i + (size_t)j];
+    }
+    for (int j = 1; j < 8; j++)
+        sum[0] += sum[j];
+    return sum[0];
+}
+
+static size_t multiply_all(const struct stream *s, const uint8_t *bytes)
+{
+    size_t group = pack_group_bytes(s->t, COLUMNS), done = 0;
+    cpu_dot_fn *dot = s->x->q ? kernels->dot[s->t] : kernels->dot_float[s->t];
+    float acc[PACK_ROWS] = { 0 };
+
+    for (; done + 2 * group <= stream_bytes; done += group)
+        dot(s->t, bytes + done, 0, COLUMNS, s->x, 1, acc);
+    return done;
+}
+
+static void stream_thread(void *arg, int thread, int n_threads)
+{
+    struct stream *s = arg;
+    double start;
+
+    (void)n_threads;
+    team_barrier();
+    start = thread_seconds();
+    if (s->t == QUANT_COUNT) {
+        s->sum[thread] = read_all(s->bytes[thread], stream_bytes);
+        s->seconds[thread] = (thread_seconds() - start) / (double)stream_bytes;
+    } else {
+        size_t done = multiply_all(s, s->bytes[thread]);
+        s->seconds[thread] = (thread_seconds() - start) / (double)done;
+    }
+}
+
+/* GB/s of n_threads together, the best of five. */
+static double stream_speed(struct stream *s, int n_threads)
+{
+    struct team team;
+    double best = 0;
+
+    team_init(&team, n_threads);
+    for (int run = 0; run < 5; run++) {
+        double speed = 0;
+
+        team_run(&team, stream_thread, s);
+        for (int i = 0; i < n_threads; i++)
+            speed += 1e-9 / s->seconds[i];
+        best = speed > best ? speed : best;
+    }
+    return best;
+}
+
+/* ---- Many columns --------------------------------------------------------- */
+
+/* Multiply-adds per nanosecond on one thread. */
+static double many_speed(enum quant t, const uint8_t *group, const struct cpu_column *x, int n_cols)
+{
+    cpu_dot_fn *dot = x->q ? kernels->dot[t] : kernels->dot_float[t];
+    float *acc = take((size_t)n_cols * PACK_ROWS * sizeof *acc);
+    double best = 0;
+
+    memset(acc, 0, (size_t)n_cols * PACK_ROWS * sizeof *acc);
+    for (int run = 0; run < 20; run++) {
+        int repeat = MANY / n_cols;
+        double start = thread_seconds(), speed;
+
+        for (int i = 0; i < repeat; i++)
+            dot(t, group, 0, COLUMNS, x, n_cols, acc);
+        speed = 1e-9 * PACK_ROWS * COLUMNS * repeat * n_cols / (thread_seconds() - start);
+        best = speed > best ? speed : best;
+    }
+    free(acc);
+    return best;
+}
+
+/* ---- Input and output ----------------------------------------------------- */
+
+static void make_columns(struct cpu_column *x, int n, bool quantised)
+{
+    for (int c = 0; c < n; c++) {
+        float *f = take(COLUMNS * sizeof *f), *d = take(COLUMNS / 32 * sizeof *d);
+        float *s = take(COLUMNS / 32 * sizeof *s);
+        int8_t *q = take(COLUMNS);
+        int16_t *sum = take(COLUMNS / 16 * sizeof *sum);
+
+        for (int i = 0; i < COLUMNS; i++)
+            f[i] = (float)(rand() % 2001 - 1000) / 1000;
+        kernels->quantize(f, COLUMNS, q, d, s, sum);
+        x[c] = (struct cpu_column){ f, quantised ? q : NULL, d, s, sum };
+    }
+}
+
+static void print_type(struct stream *s, enum quant t, int n_threads,
+                       const struct cpu_column *quantised, const struct cpu_column *floats)
+{
+    const struct cpu_column *x = quant_info[t].program == QUANT_FLOAT ? floats : quantised;
+
+    s->t = t;
+    s->x = x;
+    printf("%-8s %8.1f %8.1f   ", quant_info[t].name, stream_speed(s, 1),
+           stream_speed(s, n_threads));
+    for (size_t i = 0; i < N_WIDTHS; i++)
+        printf(" %7.1f", many_speed(t, s->bytes[0], x, widths[i]));
+    printf("\n");
+    fflush(stdout);
+}
+
+int main(int argc, char **argv)
+{
+    static const enum quant usual[] = { QUANT_Q8_0, QUANT_Q4_K, QUANT_Q5_K,  QUANT_Q6_K,
+                                        QUANT_F16,  QUANT_F32,  QUANT_IQ4_XS };
+    static struct cpu_column quantised[MANY], floats[MANY];
+    static struct stream s;
+    struct team all;
+    int first = 1;
+
+    kernels = cpu_kernels_pick(~0u);
+    if (argc > 2 && strcmp(argv[1], "--cpu-isa") == 0) {
+        kernels = cpu_kernels_by_name(argv[2]);
+        first = 3;
+    }
+    if (!kernels) {
+        fprintf(stderr, "bench_kernels: %s: not an instruction set of this machine\n", argv[2]);
+        return 2;
+    }
+    team_init(&all, 0);
+    if (all.n_threads > MAX_THREADS)
+        all.n_threads = MAX_THREADS;
+    team_flush_denormals();
+    for (int i = 0; i < all.n_threads; i++) {
+        uint8_t *bytes = take(stream_bytes);
+
+        for (size_t j = 0; j < stream_bytes; j++)
+            bytes[j] = (uint8_t)(j * 2654435761u >> 13);
+        s.bytes[i] = bytes;
+    }
+    make_columns(quantised, MANY, true);
+    make_columns(floats, MANY, false);
+    s.t = QUANT_COUNT;
+    printf("%s; GB/s by threads; then multiply-adds per ns of one thread by columns\n",
+           kernels->isa);
+    printf("%-8s %8d %8d   ", "", 1, all.n_threads);
+    for (size_t i = 0; i < N_WIDTHS; i++)
+        printf(" %7d", widths[i]);
+    printf("\n");
+    printf("%-8s %8.1f %8.1f\n", "read", stream_speed(&s, 1), stream_speed(&s, all.n_threads));
+    if (first == argc)
+        for (size_t i = 0; i < sizeof usual / sizeof *usual; i++)
+            print_type(&s, usual[i], all.n_threads, quantised, floats);
+    for (int i = first; i < argc; i++) {
+        enum quant t = quant_by_name(argv[i]);
+
+        if (t == QUANT_COUNT || quant_refusal(t) || quant_info[t].plain != t) {
+            fprintf(stderr, "bench_kernels: %s: not a type that has a kernel\n", argv[i]);
+            return 2;
+        }
+        print_type(&s, t, all.n_threads, quantised, floats);
+    }
+    return 0;
+}
