@@ -150,6 +150,20 @@ static enum err_code try_without_rules(struct trial *t, struct err *e)
     return rc;
 }
 
+/* The planner's own placement, without any rule. */
+static enum err_code try_no_rules(struct trial *t, struct err *e)
+{
+    const struct rules none = { 0 };
+    int yes = 0;
+
+    if (t->in.rules->n == 0)
+        return ERR_OK;
+    TRY(fits_with_rules(t, &none, &yes, e));
+    if (yes)
+        propose(t, "no rules: what the planner places by itself");
+    return ERR_OK;
+}
+
 /* The experts of the first N blocks in host memory, in front of all other rules. */
 static enum err_code fits_with_cpu_blocks(const struct trial *t, int n_blocks, int *yes,
                                           struct err *e)
@@ -234,19 +248,26 @@ enum err_code changes_find(struct changes *c, const struct plan_input *in, const
     TRY(try_ubatch(&t, e));
     TRY(try_cpu_experts(&t, e));
     TRY(try_without_rules(&t, e));
+    TRY(try_no_rules(&t, e));
     return try_more_hosts(&t, e);
 }
 
 void changes_shortfall(const struct plan *p, char *out, size_t size)
 {
     const struct plan_device *worst = &p->devices[0];
+    int64_t together = 0;
     int n = 0;
 
     for (int d = 0; d < p->n_devices; d++) {
-        n += plan_slack(&p->devices[d]) < 0;
-        if (plan_slack(&p->devices[d]) < plan_slack(worst))
+        int64_t slack = plan_slack(&p->devices[d]);
+        together += slack;
+        n += slack < 0;
+        if (slack < plan_slack(worst))
             worst = &p->devices[d];
     }
-    snprintf(out, size, "%s is %.2f GB short%s", worst->name, -1e-9 * (double)plan_slack(worst),
-             n > 1 ? ", and others are too" : "");
+    int at = snprintf(out, size, "%s is %.2f GB short%s", worst->name,
+                      -1e-9 * (double)plan_slack(worst), n > 1 ? ", and others are too" : "");
+    if (together < 0 && n < p->n_devices && at > 0 && (size_t)at < size)
+        snprintf(out + at, size - (size_t)at, " (all memory together lacks %.2f GB)",
+                 -1e-9 * (double)together);
 }

@@ -30,6 +30,7 @@ struct planner {
     int64_t *shared_bytes;      /* [n_devices] of it, what other ranks of the host use too */
     int *index_of;              /* [n_layers + 1][ROLE_COUNT] tensor index or -1          */
     int *rank_heads, *rank_ffn; /* [n_ranks] the most a rank computes of any layer   */
+    int *host_attends;          /* [n_ranks] attention of some layer is in host memory          */
     int *far;                   /* [n_rules] whole tensors that a rule takes away from its GPU   */
 };
 

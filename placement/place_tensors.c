@@ -121,6 +121,7 @@ struct group {
     struct slicing s;
     const char *what;
     int layer;
+    int leads; /* tensor beside which the latent cache lies, or -1 */
 };
 
 struct device_list {
@@ -209,10 +210,29 @@ static void note_shares(struct planner *k, const struct group *g, const struct d
     }
 }
 
-/* Places all tensors of the group.  *ranks_out, if not NULL, becomes the list that decides which
- * ranks compute it. */
-static enum err_code place_group(struct planner *k, const struct group *g,
-                                 struct device_list *ranks_out, struct err *e)
+/* One layer's latent rows on every device that attends; ranks of a host share one copy. */
+static void charge_cache(struct planner *k, const struct device_list *l)
+{
+    struct plan *p = k->p;
+    int64_t bytes = account_cache_layer(&p->model->hp, p->opt.cache_type, p->opt.n_context);
+    int last_host = -1;
+
+    for (int i = 0; i < l->n; i++) {
+        struct plan_device *d = &p->devices[l->v[i]];
+        k->host_attends[d->rank] |= d->kind == DEVICE_HOST;
+        if (d->kind == DEVICE_HOST && d->host == last_host)
+            continue;
+        d->cache_bytes += bytes;
+        if (d->kind != DEVICE_HOST)
+            continue;
+        last_host = d->host;
+        if (i + 1 < l->n && p->devices[l->v[i + 1]].host == d->host)
+            k->shared_bytes[l->v[i]] += bytes;
+    }
+}
+
+/* Places all tensors of the group. */
+static enum err_code place_group(struct planner *k, const struct group *g, struct err *e)
 {
     struct plan *p = k->p;
     struct device_list common = { .v = k->all_main, .n = p->n_ranks, .borrowed = 1 };
@@ -236,11 +256,11 @@ static enum err_code place_group(struct planner *k, const struct group *g,
         if (place && decider < 0 && (rc = list_of_place(&own, place, e)) != ERR_OK)
             break;
         rc = slice_tensor(k, g, t, own.v ? &own : &common, e);
+        if (t == g->leads)
+            charge_cache(k, own.v ? &own : &common);
         free(own.v);
     }
-    if (ranks_out && rc == ERR_OK)
-        *ranks_out = common;
-    else if (!common.borrowed)
+    if (!common.borrowed)
         free(common.v);
     return rc;
 }
@@ -253,34 +273,15 @@ static void group_add(struct group *g, int tensor)
 
 /* ---- Layers ------------------------------------------------------------------------ */
 
-/* One layer's latent rows on every device that attends; ranks of a host share one copy. */
-static void charge_cache(struct planner *k, const struct device_list *l)
-{
-    struct plan *p = k->p;
-    int64_t bytes = account_cache_layer(&p->model->hp, p->opt.cache_type, p->opt.n_context);
-    int last_host = -1;
-
-    for (int i = 0; i < l->n; i++) {
-        struct plan_device *d = &p->devices[l->v[i]];
-        if (d->kind == DEVICE_HOST && d->host == last_host)
-            continue;
-        d->cache_bytes += bytes;
-        if (d->kind != DEVICE_HOST)
-            continue;
-        last_host = d->host;
-        if (i + 1 < l->n && p->devices[l->v[i + 1]].host == d->host)
-            k->shared_bytes[l->v[i]] += bytes;
-    }
-}
-
 static enum err_code place_attention(struct planner *k, int layer, struct err *e)
 {
     static const enum tensor_role roles[] = { ROLE_ATTN_Q,   ROLE_ATTN_Q_B, ROLE_ATTN_KV_B,
                                               ROLE_ATTN_K_B, ROLE_ATTN_V_B, ROLE_ATTN_OUTPUT };
     static const enum tensor_role whole[] = { ROLE_ATTN_NORM, ROLE_ATTN_Q_A, ROLE_ATTN_Q_A_NORM,
                                               ROLE_ATTN_KV_A, ROLE_ATTN_KV_A_NORM };
-    struct device_list ranks = { 0 };
+    int kv_b = place_index(k, layer, ROLE_ATTN_V_B);
     struct group g = { .axis = AXIS_HEADS,
+                       .leads = kv_b >= 0 ? kv_b : place_index(k, layer, ROLE_ATTN_KV_B),
                        .s = slicing_of_heads(k->p->model, layer),
                        .what = "attention tensors",
                        .layer = layer };
@@ -290,11 +291,7 @@ static enum err_code place_attention(struct planner *k, int layer, struct err *e
     for (size_t i = 0; i < sizeof roles / sizeof *roles; i++)
         if (!(k->p->model->hp.layout == LAYOUT_IK && roles[i] == ROLE_ATTN_KV_B))
             group_add(&g, place_index(k, layer, (int)roles[i]));
-    TRY(place_group(k, &g, &ranks, e));
-    charge_cache(k, &ranks);
-    if (!ranks.borrowed)
-        free(ranks.v);
-    return ERR_OK;
+    return place_group(k, &g, e);
 }
 
 static enum err_code place_ffn(struct planner *k, int layer, struct err *e)
@@ -302,6 +299,7 @@ static enum err_code place_ffn(struct planner *k, int layer, struct err *e)
     const struct hparams *hp = &k->p->model->hp;
     int is_moe = layer >= hp->n_dense;
     struct group g = { .axis = AXIS_COLUMNS,
+                       .leads = -1,
                        .s = slicing_of_ffn(k->p->model, layer),
                        .what = is_moe ? "tensors of the shared expert" : "FFN tensors",
                        .layer = layer };
@@ -312,18 +310,20 @@ static enum err_code place_ffn(struct planner *k, int layer, struct err *e)
     group_add(&g, place_index(k, layer, is_moe ? ROLE_GATE_SHEXP : ROLE_FFN_GATE));
     group_add(&g, place_index(k, layer, is_moe ? ROLE_UP_SHEXP : ROLE_FFN_UP));
     group_add(&g, place_index(k, layer, is_moe ? ROLE_DOWN_SHEXP : ROLE_FFN_DOWN));
-    return g.n > 0 ? place_group(k, &g, NULL, e) : ERR_OK;
+    return g.n > 0 ? place_group(k, &g, e) : ERR_OK;
 }
 
 /* The output matrix, or the embedding once more where they are one tensor. */
 static enum err_code place_output(struct planner *k, struct err *e)
 {
     int output = place_index(k, -1, ROLE_OUTPUT), embedding = place_index(k, -1, ROLE_TOKEN_EMBD);
-    struct group g = { .axis = AXIS_VOCAB, .s = slicing_of_vocab(k->p->model), .what = "logits" };
+    struct group g = {
+        .axis = AXIS_VOCAB, .leads = -1, .s = slicing_of_vocab(k->p->model), .what = "logits"
+    };
 
     group_add(&g, output >= 0 ? output : embedding);
     if (output >= 0)
-        return place_group(k, &g, NULL, e);
+        return place_group(k, &g, e);
     struct plan_tensor *t = &k->p->tensors[embedding];
     struct plan_tensor before = *t;
     struct device_list all = { .v = k->all_main, .n = k->p->n_ranks };
@@ -373,12 +373,18 @@ void place_buffers(struct planner *k)
         int threads = main->kind == DEVICE_GPU ? 1 : rank->n_threads;
         main->activation_bytes +=
             account_activations(hp, &p->opt, threads, k->rank_heads[r], k->rank_ffn[r]);
-        if (main != memory) /* experts in host memory have their own inputs and sums there */
+        if (main != memory && k->host_attends[r])
+            memory->activation_bytes +=
+                account_activations(hp, &p->opt, rank->n_threads, k->rank_heads[r], k->rank_ffn[r]);
+        else if (main != memory) /* experts in host memory have their own inputs and sums there */
             memory->activation_bytes += account_expert_buffers(hp, &p->opt);
         memory->staging_bytes += account_staging(rank->n_threads);
         main->comm_bytes += account_comm(hp, &p->opt, p->n_ranks);
         memory->reserve_bytes += account_reserve(DEVICE_HOST);
     }
-    for (int d = p->n_ranks; d < p->n_devices; d++)
+    for (int d = p->n_ranks; d < p->n_devices; d++) {
         p->devices[d].reserve_bytes += account_reserve(DEVICE_GPU);
+        if (p->ranks[p->devices[d].rank].main != d) /* a further GPU of its rank: experts alone */
+            p->devices[d].activation_bytes += account_expert_buffers(hp, &p->opt);
+    }
 }

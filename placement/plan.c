@@ -129,8 +129,10 @@ static enum err_code planner_allocate(struct planner *k, struct err *e)
     k->rank_heads = calloc(ranks, sizeof *k->rank_heads);
     k->rank_ffn = calloc(ranks, sizeof *k->rank_ffn);
     k->shared_bytes = calloc(devices, sizeof *k->shared_bytes);
+    k->host_attends = calloc(ranks, sizeof *k->host_attends);
     k->far = calloc((size_t)k->in->rules->n + 1, sizeof *k->far);
-    if (!k->all_main || !k->rank_heads || !k->rank_ffn || !k->shared_bytes || !k->far)
+    if (!k->all_main || !k->rank_heads || !k->rank_ffn || !k->shared_bytes || !k->host_attends ||
+        !k->far)
         return err_set(e, ERR_NOMEM, "no memory to plan for %d ranks", k->p->n_ranks);
     for (int r = 0; r < k->p->n_ranks; r++)
         k->all_main[r] = k->p->ranks[r].main;
@@ -146,6 +148,7 @@ static void planner_free(struct planner *k)
     free(k->rank_heads);
     free(k->rank_ffn);
     free(k->shared_bytes);
+    free(k->host_attends);
     free(k->far);
     free(k->index_of);
 }
@@ -297,9 +300,15 @@ enum err_code plan_make(struct plan *p, const struct plan_input *in, struct find
                         struct err *e)
 {
     int64_t n = in->opt.n_context;
+    int64_t wanted = in->model->hp.context_length * in->opt.n_sequences;
 
     if (n <= 0)
-        TRY(find_context(in, in->model->hp.context_length * in->opt.n_sequences, &n, e));
+        TRY(find_context(in, wanted, &n, e));
+    if (in->opt.n_context <= 0 && n < wanted)
+        findings_add(findings, FINDING_NOTE, -1,
+                     "the context is lowered to %lld positions, which fit beside the weights; the "
+                     "model's is %lld for each request; -c fixes it",
+                     (long long)n, (long long)in->model->hp.context_length);
     return plan_make_at(p, in, n, findings, e);
 }
 

@@ -232,6 +232,28 @@ static void small_tensors_far_from_their_gpu(void **state)
     support_close(&c);
 }
 
+/* The latent cache lies beside the matrices that read it. */
+static void cache_follows_attention(void **state)
+{
+    struct case_plan c;
+    char path[512];
+    int64_t cache = 0;
+
+    (void)state;
+    snprintf(path, sizeof path, "%s/models/tiny-v3-q4_k_m.gguf", TEST_DATA);
+    for (int on_host = 0; on_host < 2; on_host++) {
+        support_open(&c, path, "host(ram=8G,bw=20G,gpus=2*RTX3090)", on_host ? "attn=CPU" : NULL);
+        support_plan(&c);
+        for (int d = 0; d < 4; d++) {
+            int holds = on_host ? d == 0 : d >= 2; /* one copy for both ranks in host memory */
+            cache = holds ? c.plan.devices[d].cache_bytes : cache;
+            assert_int_equal(c.plan.devices[d].cache_bytes, holds ? cache : 0);
+        }
+        assert_true(cache > 0);
+        support_close(&c);
+    }
+}
+
 /* Any number of ranks and GPUs holds every tensor once. */
 static void any_number_of_ranks(void **state)
 {
@@ -285,6 +307,7 @@ int main(void)
         cmocka_unit_test(too_small),
         cmocka_unit_test(small_tensors_far_from_their_gpu),
         cmocka_unit_test(any_number_of_ranks),
+        cmocka_unit_test(cache_follows_attention),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
