@@ -13,8 +13,11 @@ values, bytes, header, rows of a group)}, and decode(id, data, columns), which r
 
 --compare prints the relative error over all logits, the median and the worst of single tokens,
 and how near the worst token was to choosing other experts.  A token on such an edge may go
-either way and then differs by percents: only with --limit on the median is that no failure
-(--median).  Exit status 1: beyond the limit.
+either way and then differs by percents: --median holds the median to --limit instead.  Exit
+status 1: beyond the limit.
+
+--int8 rounds what quantised matrices multiply as the engine does without --exact-math (keys
+apart): the distance of that from exact logits is what int8 activations cost by themselves.
 
 Reading order: the file; decoding; what the keys mean; rope; attention; experts; the program.
 """
@@ -29,7 +32,8 @@ import numpy as np
 
 # ---- The file ------------------------------------------------------------------------------
 
-SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
+SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q"}
+SCALARS[12] = "d"
 STRING, ARRAY = 8, 9
 
 
@@ -145,6 +149,7 @@ BUILTIN = {  # id: values and bytes of a block, decoder
     12: (256, 144, q4_k),
     14: (256, 210, q6_k),
 }
+FLOATS = (0, 1, 30)
 
 
 class Weights:
@@ -265,28 +270,43 @@ def silu(x):
     return x / (1 + np.exp(-x))
 
 
+def to_int8(x):
+    """x as int8 with a scale per 32 columns, and back."""
+    parts = x.reshape(x.shape[:-1] + (-1, 32))
+    step = np.abs(parts).max(axis=-1, keepdims=True) / 127
+    codes = np.rint(parts / np.where(step == 0, 1, step))
+    return (codes * step).reshape(x.shape)
+
+
 class Reference:
-    def __init__(self, keys, tensors, decoder=None, groups=True):
+    def __init__(self, keys, tensors, decoder=None, groups=True, int8=False):
         self.w = Weights(tensors, decoder)
         self.s = Shape(keys, self.w, groups)
+        self.int8 = int8
+
+    def rounded(self, x, name):
+        """x as the product with this tensor takes it."""
+        t = self.w.tensors[name]
+        return to_int8(x) if self.int8 and t.kind not in FLOATS and t.shape[0] % 32 == 0 else x
+
+    def times(self, x, name, expert=None):
+        weights = self.w.get(name)
+        return self.rounded(x, name) @ (weights if expert is None else weights[expert]).T
 
     def logits(self, tokens):
         """[len(tokens)][vocabulary].  Also sets margin: for every token how little more the
         router's weakest choice had than the best of those that lost, over all layers."""
-        w, s = self.w, self.s
+        w = self.w
         self.positions = np.arange(len(tokens))
         self.margin = np.full(len(tokens), np.inf)
         x = w.get("token_embd.weight")[tokens]
-        for n in range(s.n_layers):
-            block = lambda name: w.get(f"blk.{n}.{name}.weight")
-            has = lambda name: f"blk.{n}.{name}.weight" in w
-            x = x + self.attention(block, has, rms_norm(x, block("attn_norm"), s.eps))
-            h = rms_norm(x, block("ffn_norm"), s.eps)
-            x = x + (self.experts(n, block, has, h) if has("ffn_gate_inp")
-                     else self.ffn(h, block("ffn_gate"), block("ffn_up"), block("ffn_down")))
-        x = rms_norm(x, w.get("output_norm.weight"), s.eps)
-        head = "output.weight" if "output.weight" in w else "token_embd.weight"
-        return x @ w.get(head).T
+        for n in range(self.s.n_layers):
+            block = Block(self, n)
+            x = x + self.attention(block, block.norm(x, "attn_norm"))
+            h = block.norm(x, "ffn_norm")
+            x = x + (self.experts(block, h) if "ffn_gate_inp" in block else self.ffn(block, h, ""))
+        x = rms_norm(x, w.get("output_norm.weight"), self.s.eps)
+        return self.times(x, "output.weight" if "output.weight" in w else "token_embd.weight")
 
     def rope(self, x):
         """x: [tokens][...][d_r], pairs (2i, 2i + 1)."""
@@ -295,47 +315,54 @@ class Reference:
         turned = (x[..., 0::2] + 1j * x[..., 1::2]) * np.exp(1j * angle)
         return np.stack([turned.real, turned.imag], axis=-1).reshape(x.shape)
 
-    def expansions(self, block, has):
-        """W_UK [heads][d_n][d_c] and W_UV [heads][d_v][d_c] from whatever the layout has."""
+    def expand(self, block, latent):
+        """Keys [heads][tokens][d_n] and values [heads][tokens][d_v] from what the layout has."""
         s = self.s
-        if has("attn_kv_b"):
-            both = block("attn_kv_b").reshape(s.heads, s.d_n + s.d_v, s.d_c)
-            return both[:, : s.d_n], both[:, s.d_n :]
-        up_k = block("attn_k_b").reshape(s.heads, s.d_c, s.d_n).swapaxes(1, 2)
-        return up_k, block("attn_v_b").reshape(s.heads, s.d_v, s.d_c)
+        if "attn_kv_b" in block:
+            both = block["attn_kv_b"].reshape(s.heads, s.d_n + s.d_v, s.d_c)
+            up_k, up_v, of_values = both[:, : s.d_n], both[:, s.d_n :], "attn_kv_b"
+        else:
+            up_k = block["attn_k_b"].reshape(s.heads, s.d_c, s.d_n).swapaxes(1, 2)
+            up_v = block["attn_v_b"].reshape(s.heads, s.d_v, s.d_c)
+            of_values = "attn_v_b"
+        taken = self.rounded(latent, block.name(of_values))
+        return latent @ up_k.swapaxes(1, 2), taken @ up_v.swapaxes(1, 2)
 
-    def attention(self, block, has, h):
+    def attention(self, block, h):
         s, n = self.s, len(h)
         if s.has_q_lora:
-            q = rms_norm(h @ block("attn_q_a").T, block("attn_q_a_norm"), s.eps)
-            q = q @ block("attn_q_b").T
+            q = block.times(block.norm(block.times(h, "attn_q_a"), "attn_q_a_norm"), "attn_q_b")
         else:
-            q = h @ block("attn_q").T
+            q = block.times(h, "attn_q")
         q = q.reshape(n, s.heads, s.d_n + s.d_r)
         q = np.concatenate([q[..., : s.d_n], self.rope(q[..., s.d_n :])], axis=-1)
         if s.temperature:
             warm = np.floor(self.positions / s.temperature_length)
             q = q * (1 + s.temperature * np.log1p(warm))[:, None, None]
-        row = h @ block("attn_kv_a_mqa").T
-        latent = rms_norm(row[:, : s.d_c], block("attn_kv_a_norm"), s.eps)
+        row = block.times(h, "attn_kv_a_mqa")
         key_rope = self.rope(row[:, s.d_c :])
-        up_k, up_v = self.expansions(block, has)
+        key_nope, value = self.expand(block, block.norm(row[:, : s.d_c], "attn_kv_a_norm"))
         unseen = np.triu(np.ones((n, n), bool), 1)
         out = np.empty((n, s.heads, s.d_v))
         for head in range(s.heads):
-            key = np.concatenate([latent @ up_k[head].T, key_rope], axis=1)
+            key = np.concatenate([key_nope[head], key_rope], axis=1)
             score = s.softmax_scale * (q[:, head] @ key.T)
             score[unseen] = -np.inf
-            out[:, head] = softmax(score) @ (latent @ up_v[head].T)
-        return out.reshape(n, -1) @ block("attn_output").T
+            out[:, head] = softmax(score) @ value[head]
+        return block.times(out.reshape(n, -1), "attn_output")
 
     @staticmethod
-    def ffn(h, gate, up, down):
-        return (silu(h @ gate.T) * (h @ up.T)) @ down.T
+    def ffn(block, h, suffix, expert=None):
+        if "ffn_gate_up" + suffix in block:
+            gate, up = np.split(block.times(h, "ffn_gate_up" + suffix, expert), 2, axis=1)
+        else:
+            gate = block.times(h, "ffn_gate" + suffix, expert)
+            up = block.times(h, "ffn_up" + suffix, expert)
+        return block.times(silu(gate) * up, "ffn_down" + suffix, expert)
 
-    def route(self, n, block, h):
+    def route(self, block, h):
         """The experts of every token and their weights, [tokens][used] each."""
-        s, score = self.s, h @ block("ffn_gate_inp").T
+        s, score = self.s, block.times(h, "ffn_gate_inp")
         if s.gating == 1:
             score = softmax(score)
         elif s.gating == 2:
@@ -343,8 +370,9 @@ class Reference:
         else:
             assert s.gating == 3, f"gating {s.gating}"
         choice = score
-        if f"blk.{n}.exp_probs_b.bias" in self.w:
-            choice = score + self.w.get(f"blk.{n}.exp_probs_b.bias")
+        bias = block.prefix + "exp_probs_b.bias"
+        if bias in self.w:
+            choice = score + self.w.get(bias)
         if s.n_groups > 1:
             grouped = choice.reshape(len(h), s.n_groups, -1)
             best = np.sort(grouped, axis=-1)[..., -s.group_best :].sum(axis=-1)
@@ -369,22 +397,36 @@ class Reference:
             self.margin = np.fmin(self.margin, gap)
         return order[:, :k]
 
-    def experts(self, n, block, has, h):
-        chosen, weight = self.route(n, block, h)
-        down = block("ffn_down_exps")
-        if has("ffn_gate_up_exps"):
-            both = block("ffn_gate_up_exps")
-            gate, up = both[:, : both.shape[1] // 2], both[:, both.shape[1] // 2 :]
-        else:
-            gate, up = block("ffn_gate_exps"), block("ffn_up_exps")
+    def experts(self, block, h):
+        chosen, weight = self.route(block, h)
         out = np.zeros_like(h)
         for expert in np.unique(chosen):
             token, place = np.nonzero(chosen == expert)
-            part = self.ffn(h[token], gate[expert], up[expert], down[expert])
+            part = self.ffn(block, h[token], "_exps", expert)
             out[token] += weight[token, place][:, None] * part
-        if has("ffn_gate_shexp"):
-            out += self.ffn(h, *(block(f"ffn_{m}_shexp") for m in ("gate", "up", "down")))
-        return out
+        return out + self.ffn(block, h, "_shexp") if "ffn_gate_shexp" in block else out
+
+
+class Block:
+    """The tensors of one layer by their short names."""
+
+    def __init__(self, model, n):
+        self.model, self.prefix = model, f"blk.{n}."
+
+    def name(self, short):
+        return self.prefix + short + ".weight"
+
+    def __contains__(self, short):
+        return self.name(short) in self.model.w
+
+    def __getitem__(self, short):
+        return self.model.w.get(self.name(short))
+
+    def times(self, x, short, expert=None):
+        return self.model.times(x, self.name(short), expert)
+
+    def norm(self, x, short):
+        return rms_norm(x, self[short], self.model.s.eps)
 
 
 # ---- The program ---------------------------------------------------------------------------
@@ -421,10 +463,11 @@ def main():
     p.add_argument("--limit", type=float, default=math.inf, help="largest relative error")
     p.add_argument("--median", action="store_true", help="the limit is for the median of tokens")
     p.add_argument("--no-groups", action="store_true", help="route as with --router-groups off")
+    p.add_argument("--int8", action="store_true", help="activations as int8")
     p.add_argument("--dequant", help="module that decodes more types")
     args = p.parse_args()
     decoder = load_module(args.dequant) if args.dequant else None
-    reference = Reference(*read_model(args.model), decoder, not args.no_groups)
+    reference = Reference(*read_model(args.model), decoder, not args.no_groups, args.int8)
     want = reference.logits([int(t) for t in args.tokens.split(",")])
     if args.o:
         np.save(args.o, want)
