@@ -242,7 +242,8 @@ class Shape:
             fast = key("rope.scaling.yarn_beta_fast", 1.0 if kimi else 32.0)
             slow = key("rope.scaling.yarn_beta_slow", 1.0)
             context = key("rope.scaling.original_context_length", key("context_length"))
-            lm = key("rope.scaling.yarn_log_multiplier", 0.1 if self.has_q_lora else 0.0707)
+            lite = not self.has_q_lora and self.group_best == 1
+            lm = key("rope.scaling.yarn_log_multiplier", 0.0707 if lite else 0.1)
             mu = 1 + lm * math.log(s)
             dim = lambda r: self.d_r * math.log(context / (2 * math.pi * r)) / (2 * math.log(base))
             low, high = max(0, math.floor(dim(fast))), min(self.d_r - 1, math.ceil(dim(slow)))
