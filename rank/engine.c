@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "rank/engine.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -262,14 +263,20 @@ static enum err_code grow_logits(struct engine *e, int n, struct err *err)
     return ERR_OK;
 }
 
-static enum err_code check_numeric(const struct batch *b, struct err *err)
+static enum err_code check_numeric(const struct engine *e, const struct batch *b, struct err *err)
 {
-    for (int i = 0; i < b->n; i++)
-        if (b->tokens[i].bad_layer)
-            return err_set(err, ERR_NUMERIC,
-                           "numeric_error: a sum in layer %d is not a number or out of range at "
-                           "position %lld; run with --check-tensors to look for bad weights",
-                           b->tokens[i].bad_layer - 1, (long long)b->tokens[i].pos);
+    for (int i = 0; i < b->n; i++) {
+        int layer = b->tokens[i].bad_layer - 1;
+        char where[32] = "the output";
+        if (layer < 0)
+            continue;
+        if (layer < e->model->hp.n_layers)
+            (void)snprintf(where, sizeof where, "layer %d", layer);
+        return err_set(err, ERR_NUMERIC,
+                       "numeric_error: a sum in %s is not a number or out of range at position "
+                       "%lld; run with --check-tensors to look for bad weights",
+                       where, (long long)b->tokens[i].pos);
+    }
     return ERR_OK;
 }
 
@@ -290,7 +297,7 @@ enum err_code engine_feed(struct engine *e, int seq, const int32_t *tokens, int6
         }
         TRY(grow_logits(e, rows, err));
         TRY(engine_step(e, &b, e->logits, err));
-        TRY(check_numeric(&b, err));
+        TRY(check_numeric(e, &b, err));
         for (int i = 0, row = 0; i < b.n; i++)
             if (b.tokens[i].want_logits)
                 on_logits(arg, b.tokens[i].pos, e->logits + (int64_t)row++ * e->model->hp.n_vocab);

@@ -123,8 +123,17 @@ static int any_int8(const struct forward *f, const struct matrix *const *m, int 
     return 0;
 }
 
-/* This thread's tokens: x += the sums, which then are zero again.  Sums that were out of range are
- * charged to `layer`, counted from 1. */
+/* Numbers of token t that any thread found out of range are charged to `layer`, counted from 1. */
+static void charge(const struct worker *w, int64_t t, int layer)
+{
+    struct batch_token *token = &w->f->batch->tokens[t];
+
+    for (int i = 0; i < w->n_threads; i++)
+        if (w->f->bad[i * w->f->attention.max_tokens + t] && !token->bad_layer)
+            token->bad_layer = layer;
+}
+
+/* This thread's tokens: x += the sums, which then are zero again. */
 static void settle(const struct worker *w, int layer)
 {
     struct forward *f = w->f;
@@ -132,10 +141,7 @@ static void settle(const struct worker *w, int layer)
 
     for (int64_t t = team_begin(f->batch->n, w->thread, w->n_threads);
          t < team_end(f->batch->n, w->thread, w->n_threads); t++) {
-        struct batch_token *token = &f->batch->tokens[t];
-        for (int i = 0; i < w->n_threads; i++)
-            if (f->bad[i * f->attention.max_tokens + t] && !token->bad_layer)
-                token->bad_layer = layer;
+        charge(w, t, layer);
         f->math.kernels->settle(f->x + t * d, f->fix + t * d, d);
     }
 }
@@ -282,6 +288,23 @@ static void begin_step(const struct worker *w)
     }
 }
 
+/* Counts, for the tokens that want logits, those of columns [from, to) that are no numbers. */
+static void check_logits(const struct worker *w, int64_t from, int64_t to)
+{
+    struct forward *f = w->f;
+    const float *row = f->logits;
+
+    for (int t = 0; t < f->batch->n; t++) {
+        float zero = 0;
+        if (!f->batch->tokens[t].want_logits)
+            continue;
+        for (int64_t i = from; i < to; i++)
+            zero += 0 * row[i];
+        w->bad[t] += !(zero == 0);
+        row += f->weights->output.rows;
+    }
+}
+
 /* Output head for the tokens that want logits.  Their rows are gathered in h_cols. */
 static void output_head(const struct worker *w)
 {
@@ -305,6 +328,11 @@ static void output_head(const struct worker *w)
     groups_of(w, out, &g0, &g1);
     if (row > 0)
         matrix_mul(&f->math, out, 0, g0, g1, f->h_cols.col, row, f->logits, out->rows);
+    check_logits(w, g0 * PACK_ROWS, g1 * PACK_ROWS < out->rows ? g1 * PACK_ROWS : out->rows);
+    team_barrier();
+    for (int64_t t = team_begin(f->batch->n, w->thread, w->n_threads);
+         t < team_end(f->batch->n, w->thread, w->n_threads); t++)
+        charge(w, t, f->weights->n_layers + 1);
 }
 
 static void step_thread(void *arg, int thread, int n_threads)

@@ -182,8 +182,11 @@ static enum err_code load_unit(const struct loader *l, const struct unit *u, uin
 {
     const struct load_job *job = u->job;
 
-    if (job->vector)
+    if (job->vector) {
+        if (l->check_values)
+            TRY(model_read_rows(l->model, job->tensor, 0, 1, 1, staging, e));
         return model_read_floats(l->model, job->tensor, 0, 1, job->vector, e);
+    }
     if (job->rows)
         return model_read_rows(l->model, job->tensor, u->begin, u->end - u->begin, l->check_values,
                                job->rows + (size_t)u->begin * file_row_bytes(job->tensor), e);

@@ -13,6 +13,15 @@ enum err_code router_check(const struct hparams *hp, struct err *e)
     return ERR_OK;
 }
 
+static int all_finite(const float *x, int n)
+{
+    float zero = 0;
+
+    for (int i = 0; i < n; i++)
+        zero += 0 * x[i];
+    return zero == 0;
+}
+
 static float largest(const float *x, int n)
 {
     float best = -INFINITY;
@@ -92,12 +101,13 @@ void router_choose(const struct hparams *hp, const struct cpu_kernels *k, const 
 {
     float *p = scratch, *sel = scratch + hp->n_experts;
     uint8_t taken[ROUTER_MAX_EXPERTS] = { 0 };
-    int n = hp->n_experts_used;
+    int n = hp->n_experts_used, sound;
     float sum = 0;
 
     probabilities(hp, k, logits, p);
     for (int i = 0; i < hp->n_experts; i++)
         sel[i] = bias ? p[i] + bias[i] : p[i];
+    sound = all_finite(logits, hp->n_experts) && all_finite(sel, hp->n_experts);
     if (groups && hp->n_groups > 1)
         drop_groups(hp, sel);
     for (int i = 0; i < n; i++) {
@@ -117,5 +127,7 @@ void router_choose(const struct hparams *hp, const struct cpu_kernels *k, const 
             weights[i] /= sum + 1e-20f;
         if (hp->weights_scale != 0)
             weights[i] *= (float)hp->weights_scale;
+        if (!sound) /* an expert with a NaN would just lose, and one with +inf always win */
+            weights[i] = NAN;
     }
 }

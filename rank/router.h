@@ -22,7 +22,8 @@ enum err_code router_check(const struct hparams *hp, struct err *e);
 
 /* logits: [n_experts].  bias: [n_experts] or NULL.  scratch: [2 * n_experts].  groups: 0 leaves
  * group routing out (--router-groups off).  Writes n_experts_used experts and weights, best
- * first.  A NaN among the logits yields NaN weights, which the sums then report. */
+ * first.  NaN or infinity among the logits or the bias yields NaN weights, which the sums then
+ * report. */
 void router_choose(const struct hparams *hp, const struct cpu_kernels *k, const float *logits,
                    const float *bias, int groups, float *scratch, int32_t *experts, float *weights);
 
