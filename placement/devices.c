@@ -251,6 +251,9 @@ static enum err_code read_spec(struct inventory *m, const char *name, const char
     } while (spec_take(&s, ','));
     if (*s.at)
         return spec_error(&s, e, "',' or the end is expected");
+    if (inventory_ranks(m) > INVENTORY_MAX || inventory_gpus(m) > INVENTORY_MAX)
+        return spec_error(&s, e, "%d ranks and %d GPUs; at most %d of each are planned for",
+                          inventory_ranks(m), inventory_gpus(m), INVENTORY_MAX);
     return ERR_OK;
 }
 
@@ -300,6 +303,9 @@ enum err_code inventory_set_ranks(struct inventory *m, int ranks, struct err *e)
 {
     int before = inventory_ranks(m), so_far = 0, dealt = 0;
 
+    if (ranks > INVENTORY_MAX)
+        return err_set(e, ERR_USAGE, "--ranks %d: at most %d are planned for", ranks,
+                       INVENTORY_MAX);
     if (ranks < m->n)
         return err_set(e, ERR_USAGE, "--ranks %d: there are %d hosts, and each needs a rank", ranks,
                        m->n);

@@ -32,7 +32,13 @@ struct gpu_kind {
     double bus_bw;           /* to host memory                                     */
 };
 
-enum { HOST_MAX_GPUS = 64, INVENTORY_MAX_HOSTS = 1024, HOST_MAX_RANKS = 1024 };
+/* INVENTORY_MAX bounds the ranks of all hosts, and their GPUs. */
+enum {
+    HOST_MAX_GPUS = 64,
+    INVENTORY_MAX_HOSTS = 1024,
+    HOST_MAX_RANKS = 1024,
+    INVENTORY_MAX = 2048
+};
 
 struct host {
     int64_t ram_bytes;

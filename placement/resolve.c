@@ -121,6 +121,10 @@ enum err_code place_resolve(struct planner *k, struct err *e)
         if (!ok)
             findings_add(k->findings, FINDING_ERROR, r, "%s: %s",
                          rule_label(rules, r, label, sizeof label), x.why);
+        if (k->in->match->takes[r].tensors == 0) { /* was only checked */
+            free(k->places[r].v);
+            k->places[r] = (struct place){ 0 };
+        }
     }
     return ERR_OK;
 }

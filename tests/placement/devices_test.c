@@ -86,6 +86,8 @@ static void one_clear_line_each(void **state)
         { "0*host(ram=1G,bw=1G)",                            "1 to 1024"              },
         { "-1*host(ram=1G,bw=1G)",                           "1 to 1024"              },
         { "99999999999999999999*host(ram=1G,bw=1G)",         "1 to 1024"              },
+        { "1000*host(ram=1G,bw=1G,ranks=3)",                 "at most 2048 of each"   },
+        { "64*host(ram=1G,bw=1G,gpus=64*H200)",              "at most 2048 of each"   },
         { "1000*host(ram=1G,bw=1G),1000*host(ram=1G,bw=1G)", "more than 1024 hosts"   },
     };
 

@@ -232,6 +232,55 @@ static void small_tensors_far_from_their_gpu(void **state)
     support_close(&c);
 }
 
+/* Device of one expert of a layer, or -1. */
+static int device_of_expert(const struct plan *p, int layer, int expert)
+{
+    for (int i = 0; i < p->n_parts; i++) {
+        const struct plan_part *part = &p->parts[i];
+        const struct plan_tensor *t = &p->tensors[part->tensor];
+        if (t->role != ROLE_DOWN_EXPS || t->layer != layer)
+            continue;
+        for (int r = 0; r < part->n_ranges; r++)
+            if (expert >= p->ranges[part->first_range + r].begin &&
+                expert < p->ranges[part->first_range + r].end)
+                return part->device;
+    }
+    return -1;
+}
+
+/* With frequencies the GPU, which has room for some, gets the frequent ones. */
+static void frequent_experts_first(void **state)
+{
+    struct case_plan c;
+    struct hot hot = { .n_layers = 61, .n_experts = 256 };
+    char path[512];
+
+    (void)state;
+    support_open(&c, support_fixture("rules/v3-q4_k.head.gguf", path, sizeof path),
+                 "host(ram=512G,bw=400G,gpus=RTX5090)", NULL);
+    hot.count = calloc((size_t)61 * 256, sizeof *hot.count);
+    assert_non_null(hot.count);
+    for (int l = 0; l < 61; l++)
+        for (int x = 0; x < 256; x++)
+            hot.count[l * 256 + x] = (x * 37 + l * 11) % 256;
+    c.in.opt.hot = &hot;
+    support_plan(&c);
+    support_check_complete(&c);
+    int64_t least_on_gpu = INT64_MAX, most_on_host = -1;
+    for (int l = 3; l < 61; l++)
+        for (int x = 0; x < 256; x++) {
+            int64_t n = hot.count[l * 256 + x];
+            if (device_of_expert(&c.plan, l, x) == 1)
+                least_on_gpu = n < least_on_gpu ? n : least_on_gpu;
+            else
+                most_on_host = n > most_on_host ? n : most_on_host;
+        }
+    assert_true(least_on_gpu < INT64_MAX && most_on_host >= 0);
+    assert_true(least_on_gpu >= most_on_host);
+    free(hot.count);
+    support_close(&c);
+}
+
 /* The latent cache lies beside the matrices that read it. */
 static void cache_follows_attention(void **state)
 {
@@ -307,6 +356,7 @@ int main(void)
         cmocka_unit_test(too_small),
         cmocka_unit_test(small_tensors_far_from_their_gpu),
         cmocka_unit_test(any_number_of_ranks),
+        cmocka_unit_test(frequent_experts_first),
         cmocka_unit_test(cache_follows_attention),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
