@@ -459,6 +459,13 @@ WORD vi vi_add(vi a, vi b)
     return (vi){ _mm256_add_epi32(a.lo, b.lo), _mm256_add_epi32(a.hi, b.hi) };
 }
 
+/* Holds gcc to the order as written: left alone it computes all products before it adds any, and
+ * spills them (Q4_K, 64 columns: 72 -> 104 GMAC/s). */
+WORD void keep_order(vi *a)
+{
+    __asm__("" : "+x"(a->lo), "+x"(a->hi));
+}
+
 WORD void vs_dots(vi *sum, const struct vs *w, const struct vx *x, int b, int nc)
 {
 #pragma GCC unroll 16
@@ -469,6 +476,7 @@ WORD void vs_dots(vi *sum, const struct vs *w, const struct vx *x, int b, int nc
         for (int c = 0; c < nc; c++) {
             vi p = dot_pairs(line, broadcast4(x->wide[c][b][i % 2][i / 2]));
             sum[c] = i == 0 ? p : vi_add(sum[c], p);
+            keep_order(&sum[c]);
         }
     }
 }
@@ -486,6 +494,7 @@ WORD void dots_u(vi *sum, const vb *w, const struct vx *x, int b, int nc, int de
             vi p = dot_bytes(w[e], broadcast4(x->q[c] + 32 * b + 4 * e));
 
             part[c] = e % depth == 0 ? p : add16(part[c], p);
+            keep_order(&part[c]);
             if (e == depth - 1)
                 sum[c] = dot_pairs(part[c], ones);
             else if (e % depth == depth - 1)
@@ -513,6 +522,7 @@ WORD void dots_u6_half(vi *sum, const struct lines *w, const struct vx *x, int b
 
             p = _mm256_madd_epi16(p, e < 4 ? s0 : s1);
             part[c] = e == 0 ? p : _mm256_add_epi32(part[c], p);
+            __asm__("" : "+x"(part[c])); /* keep_order */
         }
     }
 #pragma GCC unroll 8
@@ -569,26 +579,31 @@ WORD void dot_line(enum form form, struct dot *d, const struct scales *s, int c,
         l = (vi){ dot_signed(low.lo, x_low), dot_signed(low.hi, x_low) };
         h = (vi){ dot_signed(high.lo, x_high), dot_signed(high.hi, x_high) };
         d->sum = c == 0 ? vi_add(l, h) : vi_add(d->sum, vi_add(l, h));
+        keep_order(&d->sum);
         return;
     }
     l = dot_bytes(low, x_low);
     h = dot_bytes(high, x_high);
     if (form == FORM_U4) {
         d->low = c == 0 ? add16(l, h) : add16(d->low, add16(l, h));
+        keep_order(&d->low);
         return;
     }
     if (c == 0 || (form == FORM_U6 && c == 2)) {
         d->low = l;
         d->high = h;
-        return;
+    } else {
+        d->low = add16(d->low, l);
+        d->high = add16(d->high, h);
     }
-    d->low = add16(d->low, l);
-    d->high = add16(d->high, h);
+    keep_order(&d->low);
+    keep_order(&d->high);
     if (form == FORM_U6 && c % 2 == 1) {
         l = (vi){ _mm256_madd_epi16(d->low.lo, s->s0.lo), _mm256_madd_epi16(d->low.hi, s->s0.hi) };
         h = (vi){ _mm256_madd_epi16(d->high.lo, s->s1.lo),
                   _mm256_madd_epi16(d->high.hi, s->s1.hi) };
         d->sum = c == 1 ? vi_add(l, h) : vi_add(d->sum, vi_add(l, h));
+        keep_order(&d->sum);
     }
 }
 
