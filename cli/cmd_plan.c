@@ -202,8 +202,9 @@ static enum err_code judge(const struct planning *x, struct err *e)
         return ERR_OK;
     changes_shortfall(&x->plan, shortfall, sizeof shortfall);
     return err_set(e, ERR_NOFIT, "the plan does not fit: %s; %s%s", shortfall,
-                   x->changes.n > 0 ? "the cheapest change that fits: "
-                                    : "no single change makes it fit",
+                   x->changes.n > 0
+                       ? "the cheapest change that fits: "
+                       : "no single change makes it fit: use a smaller quantisation or more memory",
                    x->changes.n > 0 ? x->changes.text[0] : "");
 }
 
