@@ -297,19 +297,18 @@ static void write_keys(struct gguf_writer *w, const struct sheet *s)
     gguf_write_u32(w, "general.quantization_version", 2);
 }
 
-/* Norms are 1; the router's bias is small and random. */
+/* Norms are random around 1, the router's bias around 0. */
 static void write_vector(struct gguf_writer *w, const struct sheet_tensor *t, uint64_t seed)
 {
     struct random_weights r;
     int is_bias = strstr(t->name, "exp_probs_b") != NULL;
 
-    random_weights_start(&r, seed, t->name, QUANT_F32, 1024);
+    random_weights_start(&r, seed, t->name, QUANT_F32, is_bias ? 1024 : 16);
+    r.n = 1;
     for (int64_t i = 0; i < t->dim[0]; i++) {
-        float v = 1;
-        if (is_bias) {
-            r.n = 1;
-            random_weights_fill(&r, 1, (uint8_t *)&v);
-        }
+        float v;
+        random_weights_fill(&r, 1, (uint8_t *)&v);
+        v += is_bias ? 0 : 1;
         gguf_write_data(w, &v, sizeof v);
     }
 }
