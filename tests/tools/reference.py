@@ -115,15 +115,25 @@ def q4_0(b):
     return halves(b, 0) * (nibbles(b[:, 2:]) - 8)
 
 
-def q4_k(b):
-    """d, dmin, twelve bytes of 6-bit scales and minima, 4 x 32 bytes of nibbles."""
+def scaled(b, codes):
+    """Eight sub-blocks: d and dmin, then twelve bytes of 6-bit scales and minima."""
     s = b[:, 4:16].astype(np.int64)
     low, mid, high = s[:, :4], s[:, 4:8], s[:, 8:]
     scale = np.concatenate([low & 63, (high & 15) | (low >> 6) << 4], axis=1)
     least = np.concatenate([mid & 63, high >> 4 | (mid >> 6) << 4], axis=1)
-    codes = nibbles(b[:, 16:].reshape(-1, 4, 32)).reshape(-1, 8, 32)
+    codes = codes.reshape(-1, 8, 32)
     values = (halves(b, 0) * scale)[:, :, None] * codes - (halves(b, 2) * least)[:, :, None]
     return values.reshape(-1, 256)
+
+
+def q4_k(b):
+    return scaled(b, nibbles(b[:, 16:].reshape(-1, 4, 32)))
+
+
+def q5_k(b):
+    """A bit of each byte of 32 is the fifth of one sub-block's codes."""
+    top = b[:, None, 16:48] >> np.arange(8, dtype=np.uint8)[:, None] & 1
+    return scaled(b, nibbles(b[:, 48:].reshape(-1, 4, 32)).reshape(-1, 8, 32) + 16.0 * top)
 
 
 def q6_k(b):
@@ -147,6 +157,7 @@ BUILTIN = {  # id: values and bytes of a block, decoder
     2: (32, 18, q4_0),
     8: (32, 34, q8_0),
     12: (256, 144, q4_k),
+    13: (256, 176, q5_k),
     14: (256, 210, q6_k),
 }
 FLOATS = (0, 1, 30)
