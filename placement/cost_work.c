@@ -93,7 +93,7 @@ static double met_of_range(const struct costing *c, int layer, struct plan_range
 
     for (int x = 0; hot && x < hp->n_experts; x++)
         total += (double)hot->count[(int64_t)layer * hp->n_experts + x];
-    if (total <= 0)
+    if (!hot || total <= 0)
         return (double)(r.end - r.begin) * (1 - pow(1 - used / hp->n_experts, c->tokens));
     for (int64_t x = r.begin; x < r.end; x++) {
         double q = used * (double)hot->count[(int64_t)layer * hp->n_experts + x] / total;

@@ -39,8 +39,8 @@ enum {
     N_MEMORY_KINDS = sizeof memory_kinds / sizeof *memory_kinds
 };
 
-/* One core of a 2020s server: 64 int8 products a cycle at 2.5 GHz, half of it reached. */
-static const double core_int8_rate = 2 * 64 * 2.5e9 / 2;
+/* Peak of one core of a 2020s server: 64 int8 products a cycle at 2.5 GHz. */
+static const double core_int8_rate = 2 * 64 * 2.5e9;
 /* One core alone reads about this much. */
 static const double core_read_bw = 8e9;
 static const double default_disk_bw = 2e9;
