@@ -18,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -263,14 +264,27 @@ static enum err_code convert(struct job *j, const char *in, const char *out)
     return rc;
 }
 
+/* The new file takes the place of `out`, which must not be that of a device or folder. */
+static enum err_code check_out(const char *out, unsigned flags, struct err *e)
+{
+    struct stat st;
+
+    if (stat(out, &st)) /* created below, or told there why not */
+        return ERR_OK;
+    if (!S_ISREG(st.st_mode))
+        return err_set(e, ERR_USAGE, "%s: is not a regular file; give another name", out);
+    if (!(flags & LAYOUT_OVERWRITE))
+        return err_set(e, ERR_USAGE, "%s: exists already; give another name or --force", out);
+    return ERR_OK;
+}
+
 enum err_code layout_convert(const char *in, const char *out, enum attn_layout to, unsigned flags,
                              struct err *e)
 {
     struct job j = { .plan = { .to = to }, .e = e };
     enum err_code rc;
 
-    if (!(flags & LAYOUT_OVERWRITE) && access(out, F_OK) == 0)
-        return err_set(e, ERR_USAGE, "%s: exists already; give another name or --force", out);
+    TRY(check_out(out, flags, e));
     j.m = calloc(1, sizeof *j.m);
     if (!j.m)
         return err_set(e, ERR_NOMEM, "%s: no memory for a model", in);

@@ -20,7 +20,8 @@ enum layout_convert_flags {
  *
  * The file is written beside `out` with ".part" behind its name and renamed at the end, so
  * that `out` is never half a file.
- * Errors: those of gguf_open and hparams_read; ERR_USAGE, `out` exists; ERR_FORMAT, a block
+ * Errors: those of gguf_open and hparams_read; ERR_USAGE, `out` exists, or is
+ * a device or folder; ERR_FORMAT, a block
  * whose projections are incomplete or misshapen; ERR_UNSUPPORTED, their type cannot be
  * decoded; ERR_NUMERIC, a weight does not fit into F16; ERR_IO; ERR_NOMEM. */
 enum err_code layout_convert(const char *in, const char *out, enum attn_layout to, unsigned flags,

@@ -517,6 +517,19 @@ static void nothing_is_overwritten_unasked(void **state)
     assert_int_equal(layout_convert(v2, "out.gguf", LAYOUT_IK, 0, &e), ERR_OK);
 }
 
+/* A file that takes a device's name would do away with the device. */
+static void only_files_are_replaced(void **state)
+{
+    struct err e = { 0 };
+    struct stat st;
+    (void)state;
+    assert_int_equal(mkfifo("pipe", 0600), 0);
+    assert_int_equal(layout_convert(v2, "pipe", LAYOUT_IK, LAYOUT_OVERWRITE, &e), ERR_USAGE);
+    assert_non_null(strstr(e.msg, "pipe: is not a regular file"));
+    assert_int_equal(stat("pipe", &st), 0);
+    assert_true(S_ISFIFO(st.st_mode));
+}
+
 static void failures_leave_nothing(void **state)
 {
     struct err e = { 0 };
@@ -526,7 +539,7 @@ static void failures_leave_nothing(void **state)
     assert_int_equal(layout_convert(v2, "no/such/out.gguf", LAYOUT_IK, 0, &e), ERR_IO);
     assert_non_null(strstr(e.msg, "no/such/out.gguf.part"));
     assert_int_equal(mkdir("folder", 0700), 0);
-    assert_int_equal(layout_convert(v2, "folder", LAYOUT_IK, LAYOUT_OVERWRITE, &e), ERR_IO);
+    assert_int_equal(layout_convert(v2, "folder", LAYOUT_IK, LAYOUT_OVERWRITE, &e), ERR_USAGE);
     assert_int_equal(access("folder.part", F_OK), -1);
     assert_int_equal(access("out.gguf", F_OK), -1);
     assert_int_equal(access("out.gguf.part", F_OK), -1);
@@ -553,6 +566,7 @@ int main(void)
         cmocka_unit_test(keys_tell_the_layout),
         cmocka_unit_test(shards_become_one_file),
         cmocka_unit_test(nothing_is_overwritten_unasked),
+        cmocka_unit_test(only_files_are_replaced),
         cmocka_unit_test(failures_leave_nothing),
     };
     return cmocka_run_group_tests_name("model/layout_convert", tests, enter, temp_dir_remove);

@@ -2,9 +2,8 @@
 # SPDX-License-Identifier: MIT
 #
 # reference_test.sh LATENT MKMODEL REFERENCE DATA: the logits of the engine against those of
-# reference.py,
-# on the small models of the tree (which also hold the reference against its golden logits) and on
-# random ones of other shapes.  Needs python3 with numpy; skipped (77) without.
+# reference.py, on the small models of the tree (which also hold the reference against its golden
+# logits) and on random ones of other shapes.  Needs python3 with numpy; skipped (77) without.
 set -u
 latent=$1 mkmodel=$2 reference=$3 data=$4
 work=$(mktemp -d)
