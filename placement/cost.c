@@ -67,7 +67,7 @@ static double cache_us(const struct costing *c, int device, double heads, enum c
 
 static void add_attention(struct costing *c, int layer)
 {
-    double best = -1, weights = 0, cache = 0;
+    double best = -1, weights = 0, cache = 0, crossings = 0;
     enum cost_term term = TERM_CACHE;
     int slowest = 0;
 
@@ -76,6 +76,8 @@ static void add_attention(struct costing *c, int layer)
         enum cost_term kind;
         double w = cost_work_us(c, d, cell->attention, c->tokens);
         double a = cache_us(c, d, cell->heads, &kind);
+        if (cost_crossings(c, layer, d, 1) > 0)
+            crossings = fmax(crossings, cost_crossings(c, layer, d, 1) * cost_crossing_us(c, d));
         if (c->engine->serial) {
             c->us[is_gpu(c, d) ? TERM_ATTENTION_GPU : TERM_ATTENTION_HOST] += w;
             c->us[kind] += a;
@@ -87,6 +89,7 @@ static void add_attention(struct costing *c, int layer)
             slowest = d;
         }
     }
+    c->us[TERM_CROSSINGS] += crossings;
     c->us[is_gpu(c, slowest) ? TERM_ATTENTION_GPU : TERM_ATTENTION_HOST] += weights;
     c->us[term] += cache;
 }
@@ -131,11 +134,12 @@ static struct side side_of(struct costing *c, int layer, enum device_kind kind)
         if (p->devices[d].kind != kind)
             continue;
         double ffn = cost_work_us(c, d, cell->ffn, c->tokens);
+        if (cost_crossings(c, layer, d, 0) > 0)
+            s.crossings =
+                fmax(s.crossings, cost_crossings(c, layer, d, 0) * cost_crossing_us(c, d));
         s.ffn = c->engine->serial ? s.ffn + ffn : fmax(s.ffn, ffn);
         if (cell->n_experts == 0 || cell->met <= 0)
             continue;
-        if (kind == DEVICE_HOST)
-            s.crossings = fmax(s.crossings, 2 * cost_crossing_us(c, d));
         struct draw one = draw_of(c, d, cell);
         double each = upload_us(c, d) * cell->experts.bytes / cell->n_experts;
         if (each < one.us)

@@ -85,6 +85,18 @@ double cost_crossing_us(const struct costing *c, int host_device)
     return c->engine->crossing_us + 1e6 * row_bytes(c) * 4 / main->gpu->bus_bw;
 }
 
+/* Work of a layer that lies in host memory of a rank which attends on a GPU: activations go there
+ * and back for the FFN, and again for attention. */
+int cost_crossings(const struct costing *c, int layer, int host_device, int attention)
+{
+    const struct cell *cell = cost_cell(c, layer, host_device);
+    const struct plan_device *d = &c->p->devices[host_device];
+
+    if (d->kind != DEVICE_HOST || c->p->ranks[d->rank].main == host_device)
+        return 0;
+    return 2 * (attention ? cell->attention.bytes > 0 : cell->n_experts > 0 || cell->ffn.bytes > 0);
+}
+
 static void add_link(struct plan_predict *out, const char *name, double bytes, double messages)
 {
     struct plan_link *l = &out->links[out->n_links++];
@@ -101,13 +113,14 @@ void cost_describe_links(const struct costing *c, struct plan_predict *out)
     double hosts = p->inventory->n, together = ranks_together(p);
     double row = row_bytes(c) / c->tokens, sums = SUMS_PER_LAYER * (double)p->model->hp.n_layers;
 
-    out->crossings = 0;
-    for (int l = 0; l < p->model->hp.n_layers; l++)
+    for (int l = 0; l < p->model->hp.n_layers; l++) {
+        int most[2] = { 0, 0 };
         for (int r = 0; r < p->n_ranks; r++)
-            if (cost_cell(c, l, r)->n_experts > 0 && p->ranks[r].main != r) {
-                out->crossings += 2;
-                break;
-            }
+            for (int a = 0; a < 2; a++)
+                if (cost_crossings(c, l, r, a) > most[a])
+                    most[a] = cost_crossings(c, l, r, a);
+        out->crossings += most[0] + most[1];
+    }
     if (out->crossings > 0)
         add_link(out, "GPU and host memory", out->crossings * row * 4, out->crossings);
     if (together > 1)

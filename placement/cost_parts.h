@@ -72,6 +72,7 @@ double cost_draw_max(struct draw *v, int n_draws, double *mean);
 /* cost_links.c */
 void cost_add_sums(struct costing *c);
 double cost_crossing_us(const struct costing *c, int host_device);
+int cost_crossings(const struct costing *c, int layer, int host_device, int attention);
 void cost_describe_links(const struct costing *c, struct plan_predict *out);
 
 #endif
