@@ -16,6 +16,7 @@
 #include "cli/machine.h"
 #include "cli/numa.h"
 #include "cli/state_dir.h"
+#include "placement/probe.h"
 #include "placement/profile.h"
 
 struct measuring {
@@ -63,15 +64,26 @@ static void measure_memory(struct measuring *x)
         add_reading(x, n->n_cpus, PROFILE_ALL_NODES, n->cpus);
 }
 
+/* In the planner's own words, which decide later whether this is still the same machine. */
+static enum err_code describe(struct profile *p, struct err *e)
+{
+    struct inventory here = { 0 };
+
+    TRY(inventory_probe(&here, e));
+    machine_cpu_name(p->cpu, sizeof p->cpu);
+    p->cores = here.hosts[0].cores;
+    p->numa = here.hosts[0].numa;
+    inventory_free(&here);
+    return ERR_OK;
+}
+
 static enum err_code measure(struct measuring *x, struct err *e)
 {
     struct profile *p = &x->profile;
     struct team all;
 
     TRY(numa_read(&x->numa, e));
-    machine_cpu_name(p->cpu, sizeof p->cpu);
-    p->cores = x->numa.n_cpus;
-    p->numa = x->numa.n_nodes;
+    TRY(describe(p, e));
     team_init(&all, x->numa.n_cpus);
     if (x->o->model) /* first, since it may be refused */
         TRY(machine_disk_rate(&p->disk_bytes_per_s, x->o->model, &all, e));

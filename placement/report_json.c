@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* placement/report_json.c - the plan for programs (docs/placement.md has the fields).
  *
- * A plan over many ranks has hundreds of thousands of parts, so the long arrays are printed row by
- * row: one small jansson object at a time.
+ * A plan over many ranks has a hundred thousand parts, so arrays are printed row by row: one small
+ * jansson object at a time, parts without any.
  */
+#include <inttypes.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
@@ -90,23 +91,39 @@ static json_t *device_row(const struct report *r, int i)
         "capacity_bytes", bytes(d->capacity_bytes), "slack_bytes", bytes(plan_slack(d)));
 }
 
-static json_t *part_row(const struct report *r, int i)
+/* By hand: of these rows there may be a hundred thousand.  Devices, reasons and axes are ours and
+ * need no escapes. */
+static void put_part(struct str *out, const struct plan *p, const struct plan_part *part)
 {
-    const struct plan *p = r->plan;
-    const struct plan_part *part = &p->parts[i];
     const struct plan_tensor *t = &p->tensors[part->tensor];
     const struct plan_device *d = &p->devices[part->device];
-    json_t *ranges = json_array();
 
+    str_puts(out, "{\"name\":");
+    put(out, text_or_null(t->t->name));
+    if (t->rule >= 0)
+        str_printf(out, ",\"rule\":%d", t->rule);
+    else
+        str_puts(out, ",\"rule\":null");
+    str_printf(out, ",\"reason\":\"%s\",\"rank\":%d,\"device\":\"%s\",", t->reason, d->rank,
+               d->name);
+    str_printf(out, "\"slice\":{\"axis\":\"%s\",\"ranges\":[", plan_axis_name(part->axis));
     for (int k = 0; k < part->n_ranges; k++) {
         const struct plan_range *x = &p->ranges[part->first_range + k];
-        json_array_append_new(ranges, json_pack("[I,I]", (json_int_t)x->begin, (json_int_t)x->end));
+        str_printf(out, k ? ",[%" PRId64 ",%" PRId64 "]" : "[%" PRId64 ",%" PRId64 "]", x->begin,
+                   x->end);
     }
-    return json_pack("{s:o,s:o,s:s,s:i,s:s,s:{s:s,s:o},s:o,s:o}", "name", text_or_null(t->t->name),
-                     "rule", t->rule >= 0 ? json_integer(t->rule) : json_null(), "reason",
-                     t->reason, "rank", d->rank, "device", d->name, "slice", "axis",
-                     plan_axis_name(part->axis), "ranges", ranges, "file_bytes",
-                     bytes(part->file_bytes), "memory_bytes", bytes(part->memory_bytes));
+    str_printf(out, "]},\"file_bytes\":%" PRId64 ",\"memory_bytes\":%" PRId64 "}", part->file_bytes,
+               part->memory_bytes);
+}
+
+static void put_parts(struct str *out, const struct plan *p)
+{
+    str_puts(out, "\"tensors\":[");
+    for (int i = 0; i < p->n_parts; i++) {
+        str_puts(out, i ? ",\n " : "\n ");
+        put_part(out, p, &p->parts[i]);
+    }
+    str_puts(out, "]");
 }
 
 static json_t *texts_of(const struct report *r, enum finding_level level)
@@ -169,7 +186,6 @@ void report_json(struct str *out, const struct report *r)
     put_field(out, "warnings", texts_of(r, FINDING_WARNING));
     put_field(out, "notes", texts_of(r, FINDING_NOTE));
     put_field(out, "advice", advice_of(r));
-    put_rows(out, "tensors", r, p->n_parts, part_row);
-    out->len -= out->len >= 2 ? 2 : 0; /* the comma and newline behind the last field */
+    put_parts(out, p);
     str_puts(out, "\n}\n");
 }
