@@ -106,7 +106,8 @@ static struct draw draw_of(const struct costing *c, int device, const struct cel
 {
     const struct hparams *hp = &c->p->model->hp;
     double n = cell->n_experts, q = cell->met / n;
-    struct work one = { cell->experts.bytes / n, cell->experts.macs / n };
+    struct work one = { cell->experts.bytes / n, cell->experts.macs / n,
+                        cell->experts.codebook_macs / n };
     double columns = fmax(1, c->tokens * hp->n_experts_used / hp->n_experts / q);
 
     return (struct draw){ cell->n_experts, q, cost_work_us(c, device, one, columns) };

@@ -7,8 +7,8 @@
 
 /* What a device reads and multiplies for one token. */
 struct work {
-    double bytes;
-    double macs; /* those of slow types count for more */
+    double bytes, macs;
+    double codebook_macs; /* those among them of types with large codebooks, on a host */
 };
 
 /* One device's part of one layer. */

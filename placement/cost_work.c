@@ -26,7 +26,7 @@ static struct work work_of(const struct costing *c, const struct plan_part *part
 
     if (c->p->devices[part->device].kind == DEVICE_HOST &&
         efficiency_is_codebook(quant_info[t->type].plain) && t->type == quant_info[t->type].plain)
-        w.macs /= c->engine->codebook;
+        w.codebook_macs = w.macs;
     return w;
 }
 
@@ -34,6 +34,7 @@ static void add(struct work *to, struct work w, double share)
 {
     to->bytes += w.bytes * share;
     to->macs += w.macs * share;
+    to->codebook_macs += w.codebook_macs * share;
 }
 
 static int64_t part_units(const struct plan *p, const struct plan_part *part)
@@ -132,15 +133,26 @@ double cost_host_bw(const struct costing *c, const struct plan_device *d)
     return d->read_bw / nodes * (1 + (nodes - 1) * c->engine->numa) * c->engine->host_bw;
 }
 
-static double device_rate(const struct costing *c, const struct plan_device *d, double columns)
+/* 0 for a product with one column, 1 with 64 and more. */
+static double many_columns(double columns)
 {
-    const struct efficiency *x = c->engine;
     enum { MANY = 64 };
 
+    return columns >= MANY ? 1 : columns <= 1 ? 0 : log(columns) / log(MANY);
+}
+
+static double multiplying_us(const struct costing *c, const struct plan_device *d, struct work w,
+                             double columns)
+{
+    const struct efficiency *x = c->engine;
+    double many = many_columns(columns);
+
     if (d->kind == DEVICE_GPU)
-        return d->gpu->bf16_rate * x->gpu_rate;
-    double many = columns >= MANY ? 1 : columns <= 1 ? 0 : log(columns) / log(MANY);
-    return d->int8_rate * (x->host_few + (x->host_many - x->host_few) * many);
+        return 1e6 * 2 * w.macs * columns / (d->gpu->bf16_rate * x->gpu_rate);
+    /* A codebook is looked up once for all columns. */
+    double macs = w.macs + w.codebook_macs * (1 / x->codebook - 1) * (1 - many);
+    return 1e6 * 2 * macs * columns /
+           (d->int8_rate * (x->host_few + (x->host_many - x->host_few) * many));
 }
 
 double cost_work_us(const struct costing *c, int device, struct work w, double columns)
@@ -148,7 +160,7 @@ double cost_work_us(const struct costing *c, int device, struct work w, double c
     const struct plan_device *d = &c->p->devices[device];
     double bw = d->kind == DEVICE_GPU ? d->read_bw * c->engine->gpu_bw : cost_host_bw(c, d);
     double reading = 1e6 * w.bytes / bw;
-    double computing = 1e6 * 2 * w.macs * columns / device_rate(c, d, columns);
+    double computing = multiplying_us(c, d, w, columns);
 
     if (c->phase == PHASE_PREFILL)
         return reading + computing;

@@ -102,12 +102,12 @@ static void plan_row(struct replay_row *row)
 
 static void read_row(struct replay_row *row, char *line)
 {
-    char *field[9];
+    char *field[10];
 
-    for (int i = 0; i < 9; i++) {
+    for (int i = 0; i < 10; i++) {
         field[i] = strsep(&line, "\t");
         if (!field[i])
-            die(row, "fewer than nine fields");
+            die(row, "fewer than ten fields");
     }
     row->number = atoi(field[0]);
     snprintf(row->engine, sizeof row->engine, "%s", field[1]);
@@ -117,7 +117,8 @@ static void read_row(struct replay_row *row, char *line)
     snprintf(row->devices, sizeof row->devices, "%s", field[5]);
     snprintf(row->rules, sizeof row->rules, "%s", field[6]);
     row->tps = atof(field[7]);
-    snprintf(row->source, sizeof row->source, "%s", field[8]);
+    row->pp = atof(field[8]);
+    snprintf(row->source, sizeof row->source, "%s", field[9]);
 }
 
 void replay_open(struct replay *r, const char *tsv)

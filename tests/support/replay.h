@@ -15,7 +15,7 @@ enum { REPLAY_MAX_ROWS = 64 };
 struct replay_row {
     int number;
     char engine[24], model[16], types[48], devices[128], rules[512], source[128];
-    double gigabytes, tps;
+    double gigabytes, tps, pp;
     double file_gigabytes; /* of the stand-in */
     struct model *model_open;
     struct inventory inventory;

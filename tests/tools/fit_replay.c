@@ -48,15 +48,20 @@ static void fit(struct replay *r, const char *name)
 
 static void print_table(struct replay *r)
 {
-    printf("| row | engine | model | GB | published | predicted | off | |\n"
-           "|--:|---|---|--:|--:|--:|--:|---|\n");
+    printf("| row | engine | model | GB | published | predicted | off | used to | dominates | "
+           "prefill | "
+           "predicted |\n|--:|---|---|--:|--:|--:|--:|---|---|--:|--:|\n");
     for (int i = 0; i < r->n; i++) {
         struct replay_row *row = &r->rows[i];
         double tps = replay_tps(row, efficiency_by_name(row->engine));
         const struct plan_term *t = cost_dominating(&row->plan.predict, PHASE_DECODE);
-        printf("| %d | %s | %s | %.0f (%.0f) | %.1f | %.1f | %+.0f %% | %s; %s |\n", row->number,
+        printf("| %d | %s | %s | %.0f (%.0f) | %.1f | %.1f | %+.0f %% | %s | %s |", row->number,
                row->engine, row->model, row->gigabytes, row->file_gigabytes, row->tps, tps,
                100 * (tps / row->tps - 1), row->number % 2 ? "fit" : "test", t->name);
+        if (row->pp > 0)
+            printf(" %.1f | %.0f |\n", row->pp, row->plan.predict.prefill_tps);
+        else
+            printf(" | |\n");
     }
 }
 
