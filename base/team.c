@@ -25,9 +25,7 @@ void team_flush_denormals(void)
 
 void team_run(const struct team *t, team_fn *fn, void *arg)
 {
-    int n_threads = t->n_threads;
-
-#pragma omp parallel num_threads(n_threads)
+#pragma omp parallel num_threads(t->n_threads)
     {
         team_flush_denormals();
         fn(arg, omp_get_thread_num(), omp_get_num_threads());

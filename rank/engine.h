@@ -69,8 +69,8 @@ size_t engine_active_bytes(const struct engine *e);
  */
 void engine_begin(struct engine *e, int seq, int64_t n_prompt);
 
-/* A further turn of a sequence: what is fed from now on is prompt up to n_prompt tokens in all.  What
- * is in the cache stays as it was computed, so the bits depend on the turns. */
+/* A further turn of a sequence: what is fed from now on is prompt up to n_prompt tokens in all.
+ * What is in the cache stays as it was computed, so the bits depend on the turns. */
 void engine_extend(struct engine *e, int seq, int64_t n_prompt);
 
 /* Tokens fed so far. */
