@@ -6,8 +6,8 @@
  * one row of an x16 group (kernels/packing.h).  An ISA may hold a vector in one register or
  * in two; simd_portable.h holds it in an array and says in plain C what a word means.
  *
- *     vf   zero set1 load load_n store store_n | add sub mul div min max fma | sum max_bits
- *          load_half store_half | round_to_i8 | to_fixed from_fixed | exp2i
+ *     vf   zero set1 load load_n store store_n | add sub mul div min max neg fma | sum max_bits
+ *          load_half store_half | round_to_i8 | to_fixed from_fixed | scale2
  *     vi   load shl and | vi_dot2: sums of two int16 products | vi_to_vf vf_to_vi vi_as_vf
  *
  * min and max are those of SSE: if either operand is NaN, the result is the second one.
@@ -15,11 +15,14 @@
  * The integer dot product of one 32-column block is a word too, because machines differ
  * most in it.  It comes in forms, named by what the codes of the weights are:
  *
- *     FORM_S8   any int8, times an integer scale per 16: `struct vs`, filled by vs_put_row
- *     FORM_U4   0..15, FORM_U5 0..31: vb lines, one line for 4 columns of 16 rows
- *     FORM_U6   0..63 less 32, times an integer scale per 16: vb lines and scales
+ *     FORM_S8         any int8; FORM_S8_SCALED the same, times an integer scale per 16
+ *     FORM_U4         0..15
+ *     FORM_U5         0..31
+ *     FORM_U6         0..63 less 32, times an integer scale per 16
  *
- *     block_dots(form, sum, w, x, b, nc)    sum[c] = dot products with column c of x
+ *     block_dots(form, sum, w, x, b, nc)    sum[c] = a block of a panel times column c of x
+ *     dot_line, dot_sum                     one block times one column, by lines of codes:
+ *                                           direct.inc alone, not in the portable table
  *
  * Constants say how much an ISA's registers take at once; they never decide about bits:
  * VX_COLUMNS and VF_COLUMNS columns of an integer and a float dot product, SCORE_QUERIES

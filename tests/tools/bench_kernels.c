@@ -14,6 +14,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/arena.h"
 #include "base/team.h"
 #include "kernels/cpu/cpu_kernels.h"
 #include "kernels/packing.h"
@@ -195,8 +196,15 @@ int main(int argc, char **argv)
         all.n_threads = MAX_THREADS;
     team_flush_denormals();
     for (int i = 0; i < all.n_threads; i++) {
-        uint8_t *bytes = take(stream_bytes);
+        struct arena arena;
+        struct err e;
+        uint8_t *bytes;
 
+        if (arena_map(&arena, stream_bytes, "weights", &e) != ERR_OK) {
+            fprintf(stderr, "bench_kernels: %s\n", e.msg);
+            return 1;
+        }
+        bytes = arena_take(&arena, stream_bytes);
         for (size_t j = 0; j < stream_bytes; j++)
             bytes[j] = (uint8_t)(j * 2654435761u >> 13);
         s.bytes[i] = bytes;
