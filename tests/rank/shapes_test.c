@@ -53,13 +53,13 @@ static const struct row {
 
 static char folder[] = "/tmp/latentd-shapes-XXXXXX";
 static char path[64], converted[64];
-static const char *mkmodel;
+static char *mkmodel;
 static int32_t tokens[N_TOKENS];
 
 static void make_model(const char *options)
 {
     char words[512];
-    char *args[MAX_WORDS] = { (char *)(uintptr_t)mkmodel };
+    char *args[MAX_WORDS] = { mkmodel };
     int n = 1, status;
     pid_t pid;
 
@@ -122,6 +122,11 @@ static void assert_near(const struct row *r, const char *what, const float *got,
         fail_msg("%s: %s differs by %.2e, at most %.0e", r->name, what, error, limit);
 }
 
+static int same_bits(const void *a, const void *b, size_t bytes)
+{
+    return memcmp(a, b, bytes) == 0;
+}
+
 static void check_bits(const struct row *r, int exact)
 {
     static const struct {
@@ -141,7 +146,7 @@ static void check_bits(const struct row *r, int exact)
         o.max_batch = cuts[i].batch;
         o.cpu_isa = cuts[i].isa;
         float *got = logits_of(path, &o, cuts[i].piece);
-        if (memcmp(got, want, sizeof *got * N_TOKENS * VOCAB) != 0)
+        if (!same_bits(got, want, sizeof *got * N_TOKENS * VOCAB))
             fail_msg("%s: other bits with cut %zu", r->name, i);
         free(got);
     }
@@ -194,7 +199,7 @@ int main(int argc, char **argv)
     for (int i = 0; i < N_ROWS; i++)
         tests[i] = (struct CMUnitTest){ .name = rows[i].name,
                                         .test_func = shape_holds,
-                                        .initial_state = (void *)(uintptr_t)&rows[i] };
+                                        .initial_state = (void *)&rows[i] };
     failed = cmocka_run_group_tests(tests, NULL, NULL);
     (void)unlink(converted);
     (void)unlink(path);
