@@ -68,6 +68,12 @@ static struct forward_options forward_options_of(const struct engine_options *o,
                                      .router_groups = o->router_groups };
 }
 
+static struct weights_options weights_options_of(const struct engine_options *o)
+{
+    return (struct weights_options){ .exact_math = o->exact_math,
+                                     .check_values = o->check_tensors };
+}
+
 /* Chooses n_context where the user left it open, or says what is short. */
 static enum err_code fit_context(struct engine_memory *mem, const struct model *m,
                                  const struct engine_options *o, struct err *e)
@@ -107,7 +113,8 @@ enum err_code engine_plan(struct engine_memory *mem, const struct model *m,
     team_init(&team, o->n_threads);
     TRY(pick_kernels(&k, o->cpu_isa, e));
     struct forward_options f = forward_options_of(o, k);
-    TRY(weights_bytes(&mem->weights, m, e));
+    struct weights_options w = weights_options_of(o);
+    TRY(weights_bytes(&mem->weights, m, &w, e));
     TRY(forward_bytes(&mem->activations, &m->hp, &team, &f, e));
     return fit_context(mem, m, o, e);
 }
@@ -126,7 +133,8 @@ static enum err_code engine_load(struct engine *eng, struct err *e)
     if (!eng->seqs || !eng->tokens)
         return err_set(e, ERR_NOMEM, "no memory for the list of sequences");
     TRY(cache_create(&eng->cache, &shape, eng->memory.n_context, o->n_sequences, e));
-    TRY(weights_load(&eng->weights, m, &eng->team, o->check_tensors, e));
+    struct weights_options w = weights_options_of(o);
+    TRY(weights_load(&eng->weights, m, &eng->team, &w, e));
     return forward_create(&eng->forward, &m->hp, eng->weights, eng->cache, &eng->team, &f, e);
 }
 

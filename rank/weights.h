@@ -10,7 +10,7 @@
  *     k_b [H][d_c][d_n]     v_b [H][d_v][d_c]
  *
  * A k_b that must be transposed out of kv_b keeps a float type of the file and is
- * F16 where kv_b is quantised.
+ * F16 (under --exact-math F32) where kv_b is quantised.
  */
 #ifndef RANK_WEIGHTS_H
 #define RANK_WEIGHTS_H
@@ -43,13 +43,19 @@ struct weights {
     int n_layers;
 };
 
-/* Bytes of the arena that weights_load will map.  Errors: ERR_NOMEM. */
-enum err_code weights_bytes(size_t *bytes, const struct model *m, struct err *e);
+struct weights_options {
+    int exact_math;   /* a derived k_b in F32                     */
+    int check_values; /* refuse NaN and Inf: --check-tensors      */
+};
 
-/* Reads, checks (NaN and Inf, with check_values) and packs all weights, with progress.
+/* Bytes of the arena that weights_load will map.  Errors: ERR_NOMEM. */
+enum err_code weights_bytes(size_t *bytes, const struct model *m, const struct weights_options *opt,
+                            struct err *e);
+
+/* Reads, checks and packs all weights, with progress.
  * Errors: ERR_NOMEM, ERR_IO, ERR_FORMAT.  *out is set only on success. */
 enum err_code weights_load(struct weights **out, const struct model *m, const struct team *team,
-                           int check_values, struct err *e);
+                           const struct weights_options *opt, struct err *e);
 void weights_free(struct weights **w);
 
 /* Bytes of all matrices that one token meets, of experts those of n_used. */
