@@ -81,13 +81,14 @@ static void assert_same(const float *a, const float *b, const char *what)
 
 static void pieces_do_not_matter(void **state)
 {
-    static const int64_t pieces[] = { 1, 7, 64, 100, 300 };
+    static const int64_t pieces[] = { 1, 64, 100 }; /* of 13 tokens a step at most */
+    static const int forms[] = { 0, 1, 3 };
     struct engine *whole, *small;
 
     (void)state;
-    for (int mla = 0; mla <= 3; mla++) {
-        whole = engine_with(2, NULL, 512, mla);
-        small = engine_with(2, NULL, 13, mla);
+    for (size_t f = 0; f < sizeof forms / sizeof *forms; f++) {
+        whole = engine_with(2, NULL, 512, forms[f]);
+        small = engine_with(2, NULL, 13, forms[f]);
         float *want = last_logits(whole, 0, prompt_len, prompt_len);
         for (size_t i = 0; i < sizeof pieces / sizeof *pieces; i++) {
             float *got = last_logits(small, 0, prompt_len, pieces[i]);
