@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: MIT */
+/* rank/comm.h - what the ranks of a group say to each other.
+ *
+ * A group is n ranks that run the same steps in the same order.  Every call here is
+ * collective: all ranks make it, in the same order.  Back ends: `self` (one rank, no MPI),
+ * `threads` (ranks are threads of one process), `mpi` (processes; ranks of one host meet in
+ * shared memory, hosts over MPI).  A seat for NCCL is left in struct comm_ops.
+ *
+ * Faults are sticky.  When a peer is dead, hung or cut off, the running call returns, every
+ * later call returns at once, and comm_check tells what happened.  What a failed call left
+ * in memory is worthless, so the caller checks once at the end of a step.
+ */
+#ifndef RANK_COMM_H
+#define RANK_COMM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "kernels/cpu/cpu_kernels.h"
+
+/* How partial sums travel (--reduce): as the integers they are, which gives the same bits for any
+ * number of ranks, or rounded first. */
+enum comm_reduce { COMM_EXACT, COMM_F32, COMM_BF16 };
+
+/* A row of partial sums is int64 [width + COMM_EXTRA]: the values in fixed point 2^-32, then the
+ * number of partials that were out of range, then a digest of what this rank believes the step
+ * to be (its sum must be n_ranks times one's own). */
+enum { COMM_BAD, COMM_DIGEST, COMM_EXTRA };
+
+struct comm;
+
+struct comm_options {
+    enum comm_reduce reduce;
+    int deadline_ms;         /* no heartbeat for so long: the peer is dead; default 10000      */
+    int hang_ms;             /* beats but no progress for so long: hung; default 30000         */
+    int spin_us;             /* how long a wait spins before it sleeps; -1: 200 where all threads
+                                of the host have a core of their own, otherwise 5              */
+    int64_t max_rows, width; /* of comm_settle: sizes the buffers                              */
+};
+
+void comm_options_default(struct comm_options *o);
+
+/* One rank. */
+enum err_code comm_create_self(struct comm **out, const struct comm_options *o, struct err *e);
+
+/* n ranks as threads of this process: out[n].  Each is then used by its own thread. */
+enum err_code comm_create_threads(struct comm **out, int n, const struct comm_options *o,
+                                  struct err *e);
+
+/* The ranks that mpirun or srun started.  Calls MPI_Init_thread.
+ * Errors: ERR_PEER, a rank of another build, or no MPI environment. */
+enum err_code comm_create_mpi(struct comm **out, const struct comm_options *o, struct err *e);
+
+/* Whether this process was started by mpirun or srun (looks at the environment only). */
+int comm_under_mpi(void);
+
+/* Collective unless the group has failed: then it does not wait for anybody. */
+void comm_free(struct comm **c);
+
+int comm_rank(const struct comm *c);
+int comm_size(const struct comm *c);
+const char *comm_host(const struct comm *c, int rank);
+int comm_host_index(const struct comm *c, int rank); /* 0 .. hosts - 1 in rank order */
+
+/* Rows [max_rows][width + COMM_EXTRA] in which the engine gathers partial sums: memory of the
+ * comm, zero at first, where ranks of one host can read each other's.  There are two; after every
+ * comm_settle the other one is current. */
+int64_t *comm_rows(struct comm *c);
+
+/* x[i][0 .. width) += the sum over ranks of row i, rounded once to f32, for i < n_rows; all
+ * ranks get the same bits.  Called by all threads of the rank's team with their thread number;
+ * on return the x of all rows is complete for every thread, and the rows that comm_rows now
+ * gives are zero.  bad[i] becomes the summed COMM_BAD of row i (0: all was well). */
+void comm_settle(struct comm *c, const struct cpu_kernels *k, float *x, int64_t n_rows,
+                 int64_t *bad, int thread, int n_threads);
+
+/* The rest is called by one thread of each rank. */
+
+/* data[bytes] of rank `root` to all. */
+void comm_broadcast(struct comm *c, void *data, size_t bytes, int root);
+
+/* Rank 0 gets everybody's bytes, in rank order: all[sum of bytes_of]; bytes_of: [size], the same
+ * on every rank. */
+void comm_gather(struct comm *c, const void *mine, const size_t *bytes_of, void *all);
+
+/* Everybody gets everybody's `bytes`: all[size][bytes]. */
+void comm_all_gather(struct comm *c, const void *mine, size_t bytes, void *all);
+
+void comm_barrier(struct comm *c);
+
+/* Gives up: tells the other ranks why, without waiting for them. */
+void comm_abort(struct comm *c, const char *why);
+
+/* ERR_OK, or ERR_PEER with one line that names rank, host and step of what failed. */
+enum err_code comm_check(const struct comm *c, struct err *e);
+
+/* What the engine is doing, for the message of a fault and for the watch of progress. */
+void comm_set_step(struct comm *c, int64_t step);
+
+/* Time spent in sums since the last call, of thread 0, in microseconds. */
+double comm_take_sum_us(struct comm *c);
+
+#endif
