@@ -4,18 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct sequence {
-    int32_t *pages; /* [cap], n used */
-    int64_t n, cap;
-};
-
 struct cache {
     struct cache_shape shape;
     size_t row_bytes;
-    int64_t n_pages, n_free;
-    int32_t *free_pages; /* [n_pages], the first n_free are free */
-    int n_sequences;
-    struct sequence *seqs;
+    int64_t n_pages, pages_per_sequence;
+    int32_t *tables; /* [n_sequences][pages_per_sequence]; -1: none */
     struct arena pool;
 };
 
@@ -68,10 +61,10 @@ size_t cache_page_bytes(const struct cache_shape *s)
     return (size_t)s->n_layers * CACHE_PAGE * cache_row_bytes(s);
 }
 
-enum err_code cache_create(struct cache **out, const struct cache_shape *s, int64_t n_positions,
-                           int n_sequences, struct err *e)
+enum err_code cache_create(struct cache **out, const struct cache_shape *s, int64_t n_pages,
+                           int n_sequences, int64_t pages_per_sequence, struct err *e)
 {
-    enum err_code rc = ERR_NOMEM;
+    enum err_code rc;
     struct cache *c = NULL;
 
     if (s->type == CACHE_Q8_0 && s->d_latent % 32)
@@ -80,84 +73,85 @@ enum err_code cache_create(struct cache **out, const struct cache_shape *s, int6
             "cache type q8_0 needs a latent that 32 divides, this model's is %lld; use f16",
             (long long)s->d_latent);
     c = calloc(1, sizeof *c);
-    if (!c)
-        goto out;
-    c->shape = *s;
-    c->row_bytes = cache_row_bytes(s);
-    c->n_pages = (n_positions + CACHE_PAGE - 1) / CACHE_PAGE;
-    c->n_free = c->n_pages;
-    c->n_sequences = n_sequences;
-    c->free_pages = calloc((size_t)c->n_pages, sizeof *c->free_pages);
-    c->seqs = calloc((size_t)n_sequences, sizeof *c->seqs);
-    if (!c->free_pages || !c->seqs)
-        goto out;
-    for (int64_t i = 0; i < c->n_pages; i++) /* page 0 is taken first */
-        c->free_pages[i] = (int32_t)(c->n_pages - 1 - i);
-    rc = arena_map(&c->pool, (size_t)c->n_pages * cache_page_bytes(s), "latent cache", e);
+    int32_t *tables = malloc((size_t)n_sequences * (size_t)pages_per_sequence * sizeof *tables);
+    if (!c || !tables) {
+        free(c);
+        free(tables);
+        return err_set(e, ERR_NOMEM, "no memory for the page tables of the latent cache");
+    }
+    *c = (struct cache){ .shape = *s,
+                         .row_bytes = cache_row_bytes(s),
+                         .n_pages = n_pages,
+                         .pages_per_sequence = pages_per_sequence,
+                         .tables = tables };
+    for (int i = 0; i < n_sequences; i++)
+        cache_clear(c, i);
+    rc = arena_map(&c->pool, (size_t)n_pages * cache_page_bytes(s), "latent cache", e);
     if (rc != ERR_OK) {
         cache_free(&c);
         return rc;
     }
     *out = c;
     return ERR_OK;
-out:
-    cache_free(&c);
-    return err_set(e, rc, "no memory for the page lists of the latent cache");
 }
 
 void cache_free(struct cache **c)
 {
     if (!*c)
         return;
-    for (int i = 0; (*c)->seqs && i < (*c)->n_sequences; i++)
-        free((*c)->seqs[i].pages);
-    free((*c)->seqs);
-    free((*c)->free_pages);
+    free((*c)->tables);
     arena_unmap(&(*c)->pool);
     free(*c);
     *c = NULL;
 }
 
-enum err_code cache_reserve(struct cache *c, int seq, int64_t n)
-{
-    struct sequence *s = &c->seqs[seq];
-    int64_t want = (n + CACHE_PAGE - 1) / CACHE_PAGE;
+/* ---- Pages -------------------------------------------------------------- */
 
-    if (want - s->n > c->n_free)
-        return ERR_FULL;
-    if (want > s->cap) {
-        int64_t cap = 2 * want;
-        int32_t *pages = realloc(s->pages, (size_t)cap * sizeof *pages);
-        if (!pages)
-            return ERR_FULL;
-        s->pages = pages;
-        s->cap = cap;
-    }
-    while (s->n < want)
-        s->pages[s->n++] = c->free_pages[--c->n_free];
-    return ERR_OK;
+void cache_set_page(struct cache *c, int seq, int64_t index, int32_t page)
+{
+    c->tables[seq * c->pages_per_sequence + index] = page;
 }
 
-void cache_release(struct cache *c, int seq)
+void cache_clear(struct cache *c, int seq)
 {
-    struct sequence *s = &c->seqs[seq];
-
-    while (s->n > 0)
-        c->free_pages[c->n_free++] = s->pages[--s->n];
+    for (int64_t i = 0; i < c->pages_per_sequence; i++)
+        cache_set_page(c, seq, i, -1);
 }
 
-int64_t cache_free_positions(const struct cache *c)
+int cache_maps(const struct cache *c, int seq, int64_t n)
 {
-    return c->n_free * CACHE_PAGE;
+    const int32_t *table = c->tables + seq * c->pages_per_sequence;
+
+    for (int64_t i = 0; i < cache_pages(n); i++)
+        if (table[i] < 0)
+            return 0;
+    return 1;
+}
+
+static uint8_t *page_at(const struct cache *c, int layer, int32_t page)
+{
+    size_t index = (size_t)layer * (size_t)c->n_pages + (size_t)page;
+
+    return c->pool.base + index * CACHE_PAGE * c->row_bytes;
+}
+
+void cache_copy_page(struct cache *c, int32_t from, int32_t to)
+{
+    for (int l = 0; l < c->shape.n_layers && from != to; l++)
+        memcpy(page_at(c, l, to), page_at(c, l, from), CACHE_PAGE * c->row_bytes);
+}
+
+void cache_zero_page(struct cache *c, int32_t page)
+{
+    for (int l = 0; l < c->shape.n_layers; l++)
+        memset(page_at(c, l, page), 0, CACHE_PAGE * c->row_bytes);
 }
 
 static uint8_t *row_at(const struct cache *c, int layer, int seq, int64_t pos)
 {
-    size_t page = (size_t)c->seqs[seq].pages[pos / CACHE_PAGE];
-    size_t row =
-        ((size_t)layer * (size_t)c->n_pages + page) * CACHE_PAGE + (size_t)(pos % CACHE_PAGE);
+    int32_t page = c->tables[seq * c->pages_per_sequence + pos / CACHE_PAGE];
 
-    return c->pool.base + row * c->row_bytes;
+    return page_at(c, layer, page) + (size_t)(pos % CACHE_PAGE) * c->row_bytes;
 }
 
 /* ---- Rows to and from the cache's types --------------------------------- */

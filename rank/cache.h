@@ -5,10 +5,13 @@
  *
  *     row = [ latent c (kv_lora_rank) | rotated rope key (d_rope) ]          V3: 512 + 64 values
  *
- * Rows lie in pages of 64 positions.  A sequence owns a list of pages, the same list
- * for every layer:
+ * Rows lie in pages of 64 positions.  A sequence has a table of pages, the same for every
+ * layer:
  *
  *     pool     [n_layers][n_pages][64][row_bytes]
+ *
+ * The cache obeys: which page belongs to whom is decided by whoever drives the ranks
+ * (rank/pager.h, rank/step.h).  n_layers are those that this rank attends in.
  *
  * Types: f32, f16, bf16, and q8_0: 8-bit integers with an f16 scale per 32 for the latent, while
  * the rope key stays f16, since its 64 values would bring more error than the 512 of the latent:
@@ -43,21 +46,31 @@ const char *cache_type_name(enum cache_type t);
 size_t cache_row_bytes(const struct cache_shape *s);
 size_t cache_page_bytes(const struct cache_shape *s);
 
-/* n_positions is rounded up to whole pages; n_sequences may be open at once.
+/* n_sequences tables of pages_per_sequence pages each, all empty.
  * Errors: ERR_NOMEM; ERR_USAGE, q8_0 with a latent that 32 does not divide. */
-enum err_code cache_create(struct cache **out, const struct cache_shape *s, int64_t n_positions,
-                           int n_sequences, struct err *e);
+enum err_code cache_create(struct cache **out, const struct cache_shape *s, int64_t n_pages,
+                           int n_sequences, int64_t pages_per_sequence, struct err *e);
 void cache_free(struct cache **c);
 
-/* Makes positions 0 .. n - 1 of sequence `seq` addressable.  Errors: ERR_FULL, too few free
- * pages; nothing is taken then. */
-enum err_code cache_reserve(struct cache *c, int seq, int64_t n);
+/* Pages of the pool for so many positions. */
+static inline int64_t cache_pages(int64_t n_positions)
+{
+    return (n_positions + CACHE_PAGE - 1) / CACHE_PAGE;
+}
 
-/* Gives all pages of a sequence back. */
-void cache_release(struct cache *c, int seq);
+/* Positions 64 * index .. of a sequence are in `page` from now on; several sequences may map
+ * one page.  All indices are within what cache_create was told. */
+void cache_set_page(struct cache *c, int seq, int64_t index, int32_t page);
 
-/* Positions that free pages still hold. */
-int64_t cache_free_positions(const struct cache *c);
+/* Empties the table of a sequence. */
+void cache_clear(struct cache *c, int seq);
+
+/* Page `to` becomes a copy of `from`; a page becomes zeros.  In all layers. */
+void cache_copy_page(struct cache *c, int32_t from, int32_t to);
+void cache_zero_page(struct cache *c, int32_t page);
+
+/* Whether every page of positions 0 .. n - 1 is mapped. */
+int cache_maps(const struct cache *c, int seq, int64_t n);
 
 /* Stores one row: latent[d_latent], rope[d_rope]. */
 void cache_write(struct cache *c, const struct cpu_kernels *k, int layer, int seq, int64_t pos,

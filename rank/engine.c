@@ -1,31 +1,14 @@
 /* SPDX-License-Identifier: MIT */
+/* rank/engine.c - see engine.h: what an engine takes, its life, and one step.
+ *
+ * Its own sequences, which `latent` feeds, are in feed.c.
+ */
 #include "rank/engine.h"
 
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/sysmem.h"
-#include "rank/forward.h"
-
-struct sequence_state {
-    int64_t length, n_prompt;
-};
-
-struct engine {
-    const struct model *model;
-    struct engine_options opt;
-    struct engine_memory memory;
-    struct team team;
-    const struct cpu_kernels *kernels;
-    struct weights *weights;
-    struct cache *cache;
-    struct forward *forward;
-    struct sequence_state *seqs; /* [n_sequences]                  */
-    struct batch_token *tokens;  /* [max_batch]                    */
-    float *logits;               /* [n_logits][n_vocab], grown on demand */
-    int n_logits;
-};
+#include "rank/engine_parts.h"
 
 void engine_options_default(struct engine_options *o)
 {
@@ -98,8 +81,7 @@ static enum err_code fit_context(struct engine_memory *mem, const struct model *
                        "%lld or less, or -ctk q8_0",
                        (long long)wanted, 1e-9 * (double)mem->weights, (long long)fitting);
     mem->n_context = wanted < fitting ? wanted : fitting;
-    int64_t pages = (mem->n_context + CACHE_PAGE - 1) / CACHE_PAGE;
-    mem->cache = (size_t)(pages * page);
+    mem->cache = (size_t)(cache_pages(mem->n_context) * page);
     return ERR_OK;
 }
 
@@ -121,6 +103,20 @@ enum err_code engine_plan(struct engine_memory *mem, const struct model *m,
 
 /* ---- Life --------------------------------------------------------------- */
 
+static void set_limits(struct engine *eng)
+{
+    const struct hparams *hp = &eng->model->hp;
+    int64_t pages = cache_pages(eng->memory.n_context);
+
+    eng->limits = (struct step_limits){ .n_vocab = hp->n_vocab,
+                                        .n_sequences = eng->opt.n_sequences,
+                                        .n_pages = (int)pages,
+                                        .max_batch = eng->opt.max_batch,
+                                        .n_context = eng->memory.n_context };
+    if (hp->context_length < eng->limits.n_context)
+        eng->limits.n_context = hp->context_length;
+}
+
 static enum err_code engine_load(struct engine *eng, struct err *e)
 {
     const struct model *m = eng->model;
@@ -128,11 +124,8 @@ static enum err_code engine_load(struct engine *eng, struct err *e)
     struct cache_shape shape = shape_of_cache(&m->hp, o->cache_type);
     struct forward_options f = forward_options_of(o, eng->kernels);
 
-    eng->seqs = calloc((size_t)o->n_sequences, sizeof *eng->seqs);
-    eng->tokens = calloc((size_t)o->max_batch, sizeof *eng->tokens);
-    if (!eng->seqs || !eng->tokens)
-        return err_set(e, ERR_NOMEM, "no memory for the list of sequences");
-    TRY(cache_create(&eng->cache, &shape, eng->memory.n_context, o->n_sequences, e));
+    TRY(cache_create(&eng->cache, &shape, eng->limits.n_pages, o->n_sequences,
+                     cache_pages(eng->limits.n_context), e));
     struct weights_options w = weights_options_of(o);
     TRY(weights_load(&eng->weights, m, &eng->team, &w, e));
     return forward_create(&eng->forward, &m->hp, eng->weights, eng->cache, &eng->team, &f, e);
@@ -150,7 +143,11 @@ enum err_code engine_create(struct engine **out, const struct model *m,
     eng->opt = *o;
     team_init(&eng->team, o->n_threads);
     if ((rc = pick_kernels(&eng->kernels, o->cpu_isa, e)) != ERR_OK ||
-        (rc = engine_plan(&eng->memory, m, o, e)) != ERR_OK || (rc = engine_load(eng, e)) != ERR_OK)
+        (rc = engine_plan(&eng->memory, m, o, e)) != ERR_OK)
+        goto out;
+    set_limits(eng);
+    if ((rc = engine_load(eng, e)) != ERR_OK ||
+        (rc = feed_create(&eng->feed, &eng->limits, e)) != ERR_OK)
         goto out;
     *out = eng;
     eng = NULL;
@@ -166,9 +163,7 @@ void engine_free(struct engine **e)
     forward_free(&(*e)->forward);
     weights_free(&(*e)->weights);
     cache_free(&(*e)->cache);
-    free((*e)->seqs);
-    free((*e)->tokens);
-    free((*e)->logits);
+    feed_free(&(*e)->feed);
     free(*e);
     *e = NULL;
 }
@@ -180,7 +175,12 @@ const struct engine_memory *engine_memory_used(const struct engine *e)
 
 int64_t engine_context(const struct engine *e)
 {
-    return e->memory.n_context;
+    return e->limits.n_context;
+}
+
+const struct step_limits *engine_limits(const struct engine *e)
+{
+    return &e->limits;
 }
 
 const char *engine_isa(const struct engine *e)
@@ -198,118 +198,40 @@ size_t engine_active_bytes(const struct engine *e)
     return weights_active_bytes(e->weights, e->model->hp.n_experts_used);
 }
 
-/* ---- Sequences ---------------------------------------------------------- */
+/* ---- One step ----------------------------------------------------------- */
 
-void engine_begin(struct engine *e, int seq, int64_t n_prompt)
+static void apply_pages(struct engine *e, const struct step *s)
 {
-    cache_release(e->cache, seq);
-    e->seqs[seq] = (struct sequence_state){ .n_prompt = n_prompt };
+    for (int i = 0; i < s->n_resets; i++)
+        cache_clear(e->cache, s->resets[i].seq);
+    for (int i = 0; i < s->n_maps; i++)
+        cache_set_page(e->cache, s->maps[i].seq, s->maps[i].index, s->maps[i].page);
+    for (int i = 0; i < s->n_zeros; i++)
+        cache_zero_page(e->cache, s->zeros[i].page);
+    for (int i = 0; i < s->n_copies; i++)
+        cache_copy_page(e->cache, s->copies[i].from, s->copies[i].to);
 }
 
-void engine_extend(struct engine *e, int seq, int64_t n_prompt)
+/* Every position that a token attends to lies in a page. */
+static enum err_code check_mapped(const struct engine *e, const struct step *s, struct err *err)
 {
-    e->seqs[seq].n_prompt = n_prompt;
-}
+    const struct batch_token *t = s->batch.tokens;
 
-int64_t engine_length(const struct engine *e, int seq)
-{
-    return e->seqs[seq].length;
-}
-
-static enum err_code reserve(struct engine *e, int seq, int64_t more, struct err *err)
-{
-    int64_t want = e->seqs[seq].length + more;
-
-    if (cache_reserve(e->cache, seq, want) == ERR_OK)
-        return ERR_OK;
-    return err_set(err, ERR_FULL,
-                   "the latent cache holds %lld positions, %lld are wanted; use a larger -c",
-                   (long long)e->memory.n_context, (long long)want);
-}
-
-static enum err_code place_token(struct engine *e, struct batch_token *t, struct err *err)
-{
-    struct sequence_state *s = &e->seqs[t->seq];
-
-    if (t->id < 0 || t->id >= e->model->hp.n_vocab)
-        return err_set(err, ERR_USAGE, "token %d is not in the vocabulary of %d", t->id,
-                       e->model->hp.n_vocab);
-    TRY(reserve(e, t->seq, 1, err));
-    t->pos = s->length++;
-    t->produced = t->pos >= s->n_prompt;
-    t->form = attention_form(&e->model->hp, e->opt.mla, t->pos, s->n_prompt);
-    return ERR_OK;
-}
-
-enum err_code engine_step(struct engine *e, struct batch *b, float *logits, struct err *err)
-{
-    for (int i = 0; i < b->n; i++) {
-        enum err_code rc = place_token(e, &b->tokens[i], err);
-        if (rc != ERR_OK) {
-            while (i-- > 0) /* nothing was fed */
-                e->seqs[b->tokens[i].seq].length--;
-            return rc;
-        }
-    }
-    forward_step(e->forward, b, logits);
-    return ERR_OK;
-}
-
-/* Room for n rows of logits. */
-static enum err_code grow_logits(struct engine *e, int n, struct err *err)
-{
-    size_t bytes = (size_t)n * (size_t)e->model->hp.n_vocab * sizeof *e->logits;
-
-    if (n <= e->n_logits || bytes == 0)
-        return ERR_OK;
-    float *grown = realloc(e->logits, bytes);
-    if (!grown)
-        return err_set(err, ERR_NOMEM, "no memory for the logits of %d tokens; use a smaller -ub",
-                       n);
-    e->logits = grown;
-    e->n_logits = n;
-    return ERR_OK;
-}
-
-static enum err_code check_numeric(const struct engine *e, const struct batch *b, struct err *err)
-{
-    for (int i = 0; i < b->n; i++) {
-        int layer = b->tokens[i].bad_layer - 1;
-        char where[32] = "the output";
-        if (layer < 0)
-            continue;
-        if (layer < e->model->hp.n_layers)
-            (void)snprintf(where, sizeof where, "layer %d", layer);
-        return err_set(err, ERR_NUMERIC,
-                       "numeric_error: a sum in %s is not a number or out of range at position "
-                       "%lld; run with --check-tensors to look for bad weights",
-                       where, (long long)b->tokens[i].pos);
+    for (int i = 0; i < s->batch.n; i++) {
+        int last = i + 1 == s->batch.n || t[i + 1].seq != t[i].seq;
+        if (last && !cache_maps(e->cache, t[i].seq, t[i].pos + 1))
+            return err_set(err, ERR_FORMAT,
+                           "step %lld: sequence %d has no page for one of positions 0 to %lld",
+                           (long long)s->id, t[i].seq, (long long)t[i].pos);
     }
     return ERR_OK;
 }
 
-enum err_code engine_feed(struct engine *e, int seq, const int32_t *tokens, int64_t n,
-                          enum engine_want want, engine_logits_fn *on_logits, void *arg,
-                          struct err *err)
+enum err_code engine_run_step(struct engine *e, struct step *s, float *logits, struct err *err)
 {
-    TRY(reserve(e, seq, n, err));
-    for (int64_t done = 0; done < n;) {
-        struct batch b = { .tokens = e->tokens };
-        int rows = 0;
-        for (; b.n < e->opt.max_batch && done + b.n < n; b.n++) {
-            int last = done + b.n == n - 1;
-            int wants = want == ENGINE_ALL || (want == ENGINE_LAST && last);
-            b.tokens[b.n] =
-                (struct batch_token){ .id = tokens[done + b.n], .seq = seq, .want_logits = wants };
-            rows += wants;
-        }
-        TRY(grow_logits(e, rows, err));
-        TRY(engine_step(e, &b, e->logits, err));
-        TRY(check_numeric(e, &b, err));
-        for (int i = 0, row = 0; i < b.n; i++)
-            if (b.tokens[i].want_logits)
-                on_logits(arg, b.tokens[i].pos, e->logits + (int64_t)row++ * e->model->hp.n_vocab);
-        done += b.n;
-    }
+    apply_pages(e, s);
+    TRY(check_mapped(e, s, err));
+    if (s->batch.n > 0)
+        forward_step(e->forward, &s->batch, logits);
     return ERR_OK;
 }

@@ -9,14 +9,17 @@
  *     engine_feed(e, seq, prompt, n_prompt, ENGINE_LAST, on_logits, arg, err)
  *     engine_feed(e, seq, &next, 1, ENGINE_LAST, on_logits, arg, err) ...
  *
+ * That is for one program that owns all sequences.  Whoever schedules many requests builds
+ * steps of its own (engine_run_step) and must not mix the two.
+ *
  * Not thread-safe: one thread at a time.
  */
 #ifndef RANK_ENGINE_H
 #define RANK_ENGINE_H
 
 #include "model/model.h"
-#include "rank/batch.h"
 #include "rank/cache.h"
+#include "rank/step.h"
 
 struct engine;
 
@@ -57,9 +60,18 @@ enum err_code engine_create(struct engine **out, const struct model *m,
 void engine_free(struct engine **e);
 
 const struct engine_memory *engine_memory_used(const struct engine *e);
-int64_t engine_context(const struct engine *e); /* positions of the cache           */
+int64_t engine_context(const struct engine *e); /* positions that one sequence may have */
 const char *engine_isa(const struct engine *e); /* "avx2", ...                      */
 int engine_threads(const struct engine *e);
+
+/* What a step may name. */
+const struct step_limits *engine_limits(const struct engine *e);
+
+/* Carries out one step: page changes, then the tokens, whose pos, form (attention_form) and
+ * produced the driver has set.  logits: [tokens that want them][n_vocab] in batch order, or NULL
+ * if none does.  Sets each token's bad_layer.  The step is within engine_limits.
+ * Errors: ERR_FORMAT, a token attends to a position that no page holds; nothing is computed. */
+enum err_code engine_run_step(struct engine *e, struct step *s, float *logits, struct err *err);
 
 /* Weight bytes that one token of one sequence reads when decoded alone: every matrix it meets, of
  * the experts those it uses.  The floor of decode time is this over the read bandwidth. */
@@ -89,10 +101,10 @@ enum err_code engine_feed(struct engine *e, int seq, const int32_t *tokens, int6
                           enum engine_want want, engine_logits_fn *on_logits, void *arg,
                           struct err *err);
 
-/* One step of any mix of sequences: fills in each token's pos, form and produced from its seq and
- * the order of the list, runs it, and advances the sequences.  logits: [tokens that want
- * them][n_vocab].  b->n is at most max_batch.  Errors: as engine_feed, but numeric failures only
- * set bad_layer of their tokens. */
+/* One step of any mix of the engine's own sequences: fills in each token's pos, form and produced
+ * from its seq and the order of the list, runs it, and advances the sequences.  logits: [tokens
+ * that want them][n_vocab].  b->n is at most max_batch.  Errors: as engine_feed, but numeric
+ * failures only set bad_layer of their tokens. */
 enum err_code engine_step(struct engine *e, struct batch *b, float *logits, struct err *err);
 
 #endif

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: MIT */
+/* rank/engine_parts.h - what engine.c and feed.c share; private to rank/. */
+#ifndef RANK_ENGINE_PARTS_H
+#define RANK_ENGINE_PARTS_H
+
+#include "rank/engine.h"
+#include "rank/forward.h"
+
+struct feed;
+
+struct engine {
+    const struct model *model;
+    struct engine_options opt;
+    struct engine_memory memory;
+    struct step_limits limits;
+    struct team team;
+    const struct cpu_kernels *kernels;
+    struct weights *weights;
+    struct cache *cache;
+    struct forward *forward;
+    struct feed *feed;
+};
+
+/* The sequences of engine_begin and engine_feed.  Errors: ERR_NOMEM. */
+enum err_code feed_create(struct feed **out, const struct step_limits *l, struct err *e);
+void feed_free(struct feed **f);
+
+#endif
