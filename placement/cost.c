@@ -214,19 +214,21 @@ static void step(struct costing *c)
 
 /* ---- Loading --------------------------------------------------------------------------- */
 
-/* Every host reads its own bytes from its own disk; copies to GPUs overlap with it. */
+/* Every host reads its own bytes from its own disk, what stands on every rank once; copies to GPUs
+ * overlap with it. */
 static void load_terms(const struct plan *p, double *reading, double *copying)
 {
     *reading = *copying = 0;
     for (int i = 0; i < p->inventory->n; i++) {
         double file = 0, copied = 0, bus = INFINITY;
+        int ranks = p->inventory->hosts[i].ranks;
         for (int k = 0; k < p->n_parts; k++) {
             const struct plan_device *d = &p->devices[p->parts[k].device];
             if (d->host != i)
                 continue;
-            file += (double)p->parts[k].file_bytes;
+            file += (double)p->parts[k].file_bytes / (p->parts[k].axis == AXIS_ALL ? ranks : 1);
             if (d->kind == DEVICE_GPU) {
-                copied += (double)p->parts[k].file_bytes / p->inventory->hosts[i].ranks;
+                copied += (double)p->parts[k].file_bytes / ranks;
                 bus = fmin(bus, d->gpu->bus_bw);
             }
         }

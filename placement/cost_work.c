@@ -30,11 +30,11 @@ static struct work work_of(const struct costing *c, const struct plan_part *part
     return w;
 }
 
-static void add(struct work *to, struct work w, double share)
+static void add(struct work *to, struct work w)
 {
-    to->bytes += w.bytes * share;
-    to->macs += w.macs * share;
-    to->codebook_macs += w.codebook_macs * share;
+    to->bytes += w.bytes;
+    to->macs += w.macs;
+    to->codebook_macs += w.codebook_macs;
 }
 
 static int64_t part_units(const struct plan *p, const struct plan_part *part)
@@ -50,30 +50,23 @@ static void collect_part(struct costing *c, const struct plan_part *part)
 {
     const struct plan *p = c->p;
     const struct plan_tensor *t = &p->tensors[part->tensor];
-    const struct plan_device *d = &p->devices[part->device];
     struct work w = work_of(c, part);
-    int sharers = 1;
 
     if (part->axis == AXIS_VOCAB) {
-        add(&cost_cell(c, p->model->hp.n_layers, part->device)->ffn, w, 1);
+        add(&cost_cell(c, p->model->hp.n_layers, part->device)->ffn, w);
         return;
     }
     if (t->layer < 0)
         return; /* one row of the embedding, one vector */
     if (is_expert_role(t->role)) {
         struct cell *cell = cost_cell(c, t->layer, part->device);
-        add(&cell->experts, w, 1);
+        add(&cell->experts, w);
         if (t->role == ROLE_DOWN_EXPS)
             cell->n_experts += (int)part_units(p, part);
         return;
     }
-    /* One copy on a host: each of its ranks computes some of the rows. */
-    if (part->axis == AXIS_ALL && d->kind == DEVICE_HOST)
-        sharers = p->inventory->hosts[d->host].ranks;
-    for (int i = 0; i < sharers && part->device + i < p->n_devices; i++) {
-        struct cell *cell = cost_cell(c, t->layer, part->device + i);
-        add(is_attention_role(t->role) ? &cell->attention : &cell->ffn, w, 1.0 / sharers);
-    }
+    struct cell *cell = cost_cell(c, t->layer, part->device);
+    add(is_attention_role(t->role) ? &cell->attention : &cell->ffn, w);
     if (t->role == ROLE_ATTN_OUTPUT)
         cost_cell(c, t->layer, part->device)->heads += (double)part_units(p, part);
 }

@@ -27,7 +27,6 @@ struct planner {
     struct place *places;       /* [n_rules]                                              */
     double skew;                /* see experts.c                                          */
     int *all_main;              /* [n_ranks] main devices in rank order                   */
-    int64_t *shared_bytes;      /* [n_devices] of it, what other ranks of the host use too */
     int *index_of;              /* [n_layers + 1][ROLE_COUNT] tensor index or -1          */
     int *rank_heads, *rank_ffn; /* [n_ranks] the most a rank computes of any layer   */
     int *host_attends;          /* [n_ranks] attention of some layer is in host memory          */
@@ -36,7 +35,6 @@ struct planner {
 
 /* plan_devices.c */
 enum err_code place_devices(struct plan *p, const struct inventory *inv, struct err *e);
-void place_share_capacity(struct planner *k);
 
 /* resolve.c: places of all rules; what cannot be obeyed becomes an error of that rule. */
 enum err_code place_resolve(struct planner *k, struct err *e);

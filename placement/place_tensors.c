@@ -54,23 +54,13 @@ enum err_code place_add_part(struct planner *k, int tensor, int device, enum pla
 
 /* ---- On every rank -------------------------------------------------------------- */
 
-/* Ranks of the host of rank r. */
-static int ranks_of_host(const struct plan *p, int r)
-{
-    return p->inventory->hosts[p->ranks[r].host].ranks;
-}
-
 static enum err_code add_whole(struct planner *k, int tensor, int device, struct err *e)
 {
     struct plan *p = k->p;
     struct extent x = extent_whole(p->model, &p->tensors[tensor]);
     struct plan_range all = { 0, x.rows * x.slabs };
-    int64_t before = p->devices[device].weights_bytes;
 
-    TRY(place_add_part(k, tensor, device, AXIS_ALL, &all, 1, x, e));
-    if (device < p->n_ranks && ranks_of_host(p, device) > 1)
-        k->shared_bytes[device] += p->devices[device].weights_bytes - before;
-    return ERR_OK;
+    return place_add_part(k, tensor, device, AXIS_ALL, &all, 1, x, e);
 }
 
 static void warn_single_device(struct planner *k, int t, const struct place *place)
@@ -86,7 +76,7 @@ static void warn_single_device(struct planner *k, int t, const struct place *pla
                      p->tensors[t].t->name);
 }
 
-/* In the rank's own memory of one kind; ranks of a host share one copy in host memory. */
+/* In the rank's own memory of one kind. */
 static enum err_code place_everywhere(struct planner *k, int t, int on_host, const char *why,
                                       struct err *e)
 {
@@ -103,12 +93,8 @@ static enum err_code place_everywhere(struct planner *k, int t, int on_host, con
         warn_single_device(k, t, place);
         k->far[k->in->match->rule_of[t]] += on_host && p->n_gpus > 0;
     }
-    for (int r = 0; r < p->n_ranks; r++) {
-        int device = on_host ? p->ranks[r].memory : p->ranks[r].main;
-        int is_host = p->devices[device].kind == DEVICE_HOST;
-        if (!is_host || r == p->ranks[r].host_leader)
-            TRY(add_whole(k, t, device, e));
-    }
+    for (int r = 0; r < p->n_ranks; r++)
+        TRY(add_whole(k, t, on_host ? p->ranks[r].memory : p->ranks[r].main, e));
     return ERR_OK;
 }
 
@@ -210,24 +196,18 @@ static void note_shares(struct planner *k, const struct group *g, const struct d
     }
 }
 
-/* One layer's latent rows on every device that attends; ranks of a host share one copy. */
-static void charge_cache(struct planner *k, const struct device_list *l)
+/* One layer's latent rows on every device that attends. */
+static void charge_cache(struct planner *k, const struct group *g, const struct device_list *l)
 {
     struct plan *p = k->p;
     int64_t bytes = account_cache_layer(&p->model->hp, p->opt.cache_type, p->opt.n_context);
-    int last_host = -1;
 
     for (int i = 0; i < l->n; i++) {
         struct plan_device *d = &p->devices[l->v[i]];
+        struct plan_range share = slicing_share(&g->s, i, l->n);
         k->host_attends[d->rank] |= d->kind == DEVICE_HOST;
-        if (d->kind == DEVICE_HOST && d->host == last_host)
-            continue;
-        d->cache_bytes += bytes;
-        if (d->kind != DEVICE_HOST)
-            continue;
-        last_host = d->host;
-        if (i + 1 < l->n && p->devices[l->v[i + 1]].host == d->host)
-            k->shared_bytes[l->v[i]] += bytes;
+        if (share.begin < share.end)
+            d->cache_bytes += bytes;
     }
 }
 
@@ -257,7 +237,7 @@ static enum err_code place_group(struct planner *k, const struct group *g, struc
             break;
         rc = slice_tensor(k, g, t, own.v ? &own : &common, e);
         if (t == g->leads)
-            charge_cache(k, own.v ? &own : &common);
+            charge_cache(k, g, own.v ? &own : &common);
         free(own.v);
     }
     if (!common.borrowed)
@@ -349,7 +329,7 @@ static void warn_far(struct planner *k)
 
 enum err_code place_tensors(struct planner *k, struct err *e)
 {
-    TRY(place_everywhere(k, place_index(k, -1, ROLE_TOKEN_EMBD), 1, "once on every host", e));
+    TRY(place_everywhere(k, place_index(k, -1, ROLE_TOKEN_EMBD), 1, "on every rank", e));
     TRY(place_everywhere(k, place_index(k, -1, ROLE_OUTPUT_NORM), 0, "on every rank", e));
     TRY(place_output(k, e));
     for (int l = 0; l < k->p->model->hp.n_layers; l++) {

@@ -123,16 +123,14 @@ static void warn_all_uneven(struct planner *k)
 
 static enum err_code planner_allocate(struct planner *k, struct err *e)
 {
-    size_t ranks = (size_t)k->p->n_ranks, devices = (size_t)k->p->n_devices;
+    size_t ranks = (size_t)k->p->n_ranks;
 
     k->all_main = calloc(ranks, sizeof *k->all_main);
     k->rank_heads = calloc(ranks, sizeof *k->rank_heads);
     k->rank_ffn = calloc(ranks, sizeof *k->rank_ffn);
-    k->shared_bytes = calloc(devices, sizeof *k->shared_bytes);
     k->host_attends = calloc(ranks, sizeof *k->host_attends);
     k->far = calloc((size_t)k->in->rules->n + 1, sizeof *k->far);
-    if (!k->all_main || !k->rank_heads || !k->rank_ffn || !k->shared_bytes || !k->host_attends ||
-        !k->far)
+    if (!k->all_main || !k->rank_heads || !k->rank_ffn || !k->host_attends || !k->far)
         return err_set(e, ERR_NOMEM, "no memory to plan for %d ranks", k->p->n_ranks);
     for (int r = 0; r < k->p->n_ranks; r++)
         k->all_main[r] = k->p->ranks[r].main;
@@ -147,7 +145,6 @@ static void planner_free(struct planner *k)
     free(k->all_main);
     free(k->rank_heads);
     free(k->rank_ffn);
-    free(k->shared_bytes);
     free(k->host_attends);
     free(k->far);
     free(k->index_of);
@@ -163,7 +160,6 @@ static enum err_code run_steps(struct planner *k, struct err *e)
     TRY(place_resolve(k, e));
     TRY(place_tensors(k, e));
     place_buffers(k);
-    place_share_capacity(k);
     TRY(place_experts(k, e));
     qsort(p->parts, (size_t)p->n_parts, sizeof *p->parts, by_tensor);
     warn_all_uneven(k);

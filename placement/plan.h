@@ -10,8 +10,9 @@
  *     experts  whole experts, as a list of ranges
  *     vocab    rows of the output matrix [begin, end)
  *
- * Ranks of one host share one copy of what stands on every rank, and of the latent cache, in host
- * memory: it is counted to the first of them.  All bytes are signed 64-bit.
+ * Every rank has its own copy of what stands on every rank, and of the latent cache of the layers
+ * whose heads it computes, in its own memory: nothing is shared, so nothing is far away and
+ * nothing is locked.  All bytes are signed 64-bit.
  */
 #ifndef PLACEMENT_PLAN_H
 #define PLACEMENT_PLAN_H
@@ -57,7 +58,6 @@ struct plan_rank {
     int memory; /* device: its host memory                            */
     int main;   /* device: its first GPU, otherwise its host memory   */
     int n_threads;
-    int host_leader; /* first rank of its host                             */
 };
 
 enum plan_axis { AXIS_ALL, AXIS_HEADS, AXIS_COLUMNS, AXIS_EXPERTS, AXIS_VOCAB };

@@ -59,8 +59,7 @@ static void set_ranks(struct plan *p, const struct inventory *inv, int host, int
         p->ranks[r] = (struct plan_rank){ .host = host,
                                           .memory = r,
                                           .main = g1 > g0 ? p->n_ranks + *gpus : r,
-                                          .n_threads = threads_of(p, inv, h),
-                                          .host_leader = first };
+                                          .n_threads = threads_of(p, inv, h) };
         set_host_memory(p, r, h);
         for (int g = g0; g < g1; g++)
             set_gpu(p, (*gpus)++, r, h->gpus[g]);
@@ -83,22 +82,4 @@ enum err_code place_devices(struct plan *p, const struct inventory *inv, struct 
         first += inv->hosts[h].ranks;
     }
     return ERR_OK;
-}
-
-/* Memory of a host belongs to its ranks in equal parts, what they share to the one that holds
- * it. */
-void place_share_capacity(struct planner *k)
-{
-    struct plan *p = k->p;
-
-    for (int r = 0; r < p->n_ranks;) {
-        const struct host *h = &p->inventory->hosts[p->ranks[r].host];
-        int64_t shared = 0;
-        for (int i = 0; i < h->ranks; i++)
-            shared += k->shared_bytes[r + i];
-        int64_t each = (h->ram_bytes - shared) / h->ranks;
-        for (int i = 0; i < h->ranks; i++)
-            p->devices[r + i].capacity_bytes = each + k->shared_bytes[r + i];
-        r += h->ranks;
-    }
 }

@@ -294,7 +294,7 @@ static void cache_follows_attention(void **state)
         support_open(&c, path, "host(ram=8G,bw=20G,gpus=2*RTX3090)", on_host ? "attn=CPU" : NULL);
         support_plan(&c);
         for (int d = 0; d < 4; d++) {
-            int holds = on_host ? d == 0 : d >= 2; /* one copy for both ranks in host memory */
+            int holds = on_host ? d < 2 : d >= 2; /* every rank has its own */
             cache = holds ? c.plan.devices[d].cache_bytes : cache;
             assert_int_equal(c.plan.devices[d].cache_bytes, holds ? cache : 0);
         }
