@@ -48,6 +48,12 @@ const struct gguf_tensor *model_tensor(const struct model *m, int layer, enum te
 enum err_code model_read_rows(const struct model *m, const struct gguf_tensor *t, int64_t first_row,
                               int64_t n_rows, int check, uint8_t *out, struct err *e);
 
+/* Columns [first_col, first_col + n_cols) of the same rows, in whole blocks of the type: rows of
+ * n_cols, each with its header where the type has one.  Only these bytes are read. */
+enum err_code model_read_columns(const struct model *m, const struct gguf_tensor *t,
+                                 int64_t first_row, int64_t n_rows, int64_t first_col,
+                                 int64_t n_cols, int check, uint8_t *out, struct err *e);
+
 /* The same rows as f32: out has n_rows * dim[0] values.  For norms, biases and routers. */
 enum err_code model_read_floats(const struct model *m, const struct gguf_tensor *t,
                                 int64_t first_row, int64_t n_rows, float *out, struct err *e);

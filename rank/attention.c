@@ -26,10 +26,11 @@ struct head_range {
     int begin, end;
 };
 
-static struct head_range heads_of(const struct attention *a, int thread)
+static struct head_range heads_of(const struct attention *a, const struct layer_weights *w,
+                                  int thread)
 {
-    return (struct head_range){ (int)team_begin(a->hp->n_heads, thread, a->n_threads),
-                                (int)team_end(a->hp->n_heads, thread, a->n_threads) };
+    return (struct head_range){ (int)team_begin(w->v_b.n_slabs, thread, a->n_threads),
+                                (int)team_end(w->v_b.n_slabs, thread, a->n_threads) };
 }
 
 /* ---- The fold ----------------------------------------------------------- */
@@ -218,7 +219,7 @@ static void run_absorbed(const struct attention *a, const struct layer_weights *
                          const struct batch *b, struct run run, const float *q, int64_t q_stride,
                          float *o, int64_t o_stride, struct attention_scratch *s, int thread)
 {
-    struct head_range heads = heads_of(a, thread);
+    struct head_range heads = heads_of(a, w, thread);
     int n_heads = heads.end - heads.begin;
 
     if (n_heads == 0)
@@ -322,7 +323,7 @@ void attention_run(const struct attention *a, const struct layer_weights *w, int
                    const struct batch *b, const float *q, int64_t q_stride, float *o,
                    int64_t o_stride, struct attention_scratch *s, int thread)
 {
-    struct head_range heads = heads_of(a, thread);
+    struct head_range heads = heads_of(a, w, thread);
 
     for (int first = 0; first < b->n;) {
         struct run run = next_run(b, first);
@@ -372,7 +373,7 @@ void attention_carve(struct attention_scratch *s, struct carve *from, const stru
 {
     const struct hparams *hp = a->hp;
     int64_t d_c = hp->kv_lora_rank;
-    int64_t heads = (hp->n_heads + a->n_threads - 1) / a->n_threads;
+    int64_t heads = (a->max_heads + a->n_threads - 1) / a->n_threads;
     int64_t absorbed = heads > ABSORBED_ROWS ? heads : ABSORBED_ROWS;
     int64_t rows = absorbed > a->max_tokens ? absorbed : a->max_tokens;
     int64_t fold = absorbed * d_c > rows * hp->d_v ? absorbed * d_c : rows * hp->d_v;

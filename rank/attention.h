@@ -11,7 +11,7 @@
  * position 0; for produced positions inside splits of S = max(256, 2^ceil(log2((p+1)/32)))
  * positions, joined in ascending order.
  *
- * Heads are shared out over the threads.
+ * A rank computes its slice of the heads, which are shared out over its threads.
  */
 #ifndef RANK_ATTENTION_H
 #define RANK_ATTENTION_H
@@ -25,6 +25,7 @@
 /* What all layers share. */
 struct attention {
     const struct hparams *hp;
+    int max_heads; /* the most that this rank has in any layer */
     struct math math;
     struct cache *cache;
     float softmax_scale;
@@ -64,8 +65,9 @@ void attention_carve(struct attention_scratch *s, struct carve *from, const stru
  * partial one by cost.  mla: 0 expanded, 1 absorbed, 2 and 3 this rule. */
 enum mla_form attention_form(const struct hparams *hp, int mla, int64_t pos, int64_t prompt_len);
 
-/* o[t][h * d_v ..] for every token of the batch and the heads of this thread.  q: [n][q_stride],
- * rotated; the cache rows of the batch are written. */
+/* o[t][h * d_v ..] for every token of the batch and the heads of this thread, counted from the
+ * rank's first.  q: [n][q_stride], rotated; the cache rows of the batch are written.  layer: of
+ * the cache. */
 void attention_run(const struct attention *a, const struct layer_weights *w, int layer,
                    const struct batch *b, const float *q, int64_t q_stride, float *o,
                    int64_t o_stride, struct attention_scratch *s, int thread);

@@ -25,11 +25,13 @@ void engine_options_default(struct engine_options *o)
 /* Kept free for the process itself: code, thread stacks, tokenizer, page tables. */
 static const int64_t reserve_bytes = 256LL << 20;
 
-static struct cache_shape shape_of_cache(const struct hparams *hp, enum cache_type type)
+static struct cache_shape shape_of_cache(const struct hparams *hp, const struct share *share,
+                                         enum cache_type type)
 {
-    return (struct cache_shape){
-        .n_layers = hp->n_layers, .d_latent = hp->kv_lora_rank, .d_rope = hp->d_rope, .type = type
-    };
+    return (struct cache_shape){ .n_layers = share->n_cache_layers,
+                                 .d_latent = hp->kv_lora_rank,
+                                 .d_rope = hp->d_rope,
+                                 .type = type };
 }
 
 static enum err_code pick_kernels(const struct cpu_kernels **k, const char *isa, struct err *e)
@@ -42,27 +44,29 @@ static enum err_code pick_kernels(const struct cpu_kernels **k, const char *isa,
 }
 
 static struct forward_options forward_options_of(const struct engine_options *o,
+                                                 const struct share *share,
                                                  const struct cpu_kernels *k)
 {
     return (struct forward_options){ .kernels = k,
+                                     .share = share,
                                      .exact_math = o->exact_math,
                                      .max_tokens = o->max_batch,
                                      .amb_mib = o->amb_mib,
                                      .router_groups = o->router_groups };
 }
 
-static struct weights_options weights_options_of(const struct engine_options *o)
+static struct weights_options weights_options_of(const struct engine_options *o,
+                                                 const struct share *share)
 {
     return (struct weights_options){ .exact_math = o->exact_math,
-                                     .check_values = o->check_tensors };
+                                     .check_values = o->check_tensors,
+                                     .share = share };
 }
 
 /* Chooses n_context where the user left it open, or says what is short. */
 static enum err_code fit_context(struct engine_memory *mem, const struct model *m,
-                                 const struct engine_options *o, struct err *e)
+                                 const struct engine_options *o, int64_t page, struct err *e)
 {
-    struct cache_shape shape = shape_of_cache(&m->hp, o->cache_type);
-    int64_t page = (int64_t)cache_page_bytes(&shape);
     int64_t left =
         sysmem_available() - reserve_bytes - (int64_t)mem->weights - (int64_t)mem->activations;
     int64_t fitting = left > 0 ? left / page * CACHE_PAGE : 0;
@@ -81,24 +85,56 @@ static enum err_code fit_context(struct engine_memory *mem, const struct model *
                        "%lld or less, or -ctk q8_0",
                        (long long)wanted, 1e-9 * (double)mem->weights, (long long)fitting);
     mem->n_context = wanted < fitting ? wanted : fitting;
-    mem->cache = (size_t)(cache_pages(mem->n_context) * page);
+    return ERR_OK;
+}
+
+/* The bytes of a share.  Without a plan the context is what fits. */
+static enum err_code size_share(struct engine_memory *mem, const struct model *m,
+                                const struct engine_options *o, const struct share *share,
+                                const struct plan *plan, struct err *e)
+{
+    struct team team;
+    const struct cpu_kernels *k;
+    struct cache_shape shape = shape_of_cache(&m->hp, share, o->cache_type);
+    size_t page = cache_page_bytes(&shape);
+
+    *mem = (struct engine_memory){ 0 };
+    team_init(&team, o->n_threads);
+    TRY(pick_kernels(&k, o->cpu_isa, e));
+    struct forward_options f = forward_options_of(o, share, k);
+    struct weights_options w = weights_options_of(o, share);
+    TRY(weights_bytes(&mem->weights, m, &w, e));
+    TRY(forward_bytes(&mem->activations, &m->hp, &team, &f, e));
+    if (plan)
+        mem->n_context = plan->opt.n_context;
+    else
+        TRY(fit_context(mem, m, o, (int64_t)page, e));
+    mem->cache = (size_t)cache_pages(mem->n_context) * page;
     return ERR_OK;
 }
 
 enum err_code engine_plan(struct engine_memory *mem, const struct model *m,
                           const struct engine_options *o, struct err *e)
 {
-    struct team team;
-    const struct cpu_kernels *k;
+    struct share share = { 0 };
+    enum err_code rc = share_everything(&share, m, e);
 
-    *mem = (struct engine_memory){ 0 };
-    team_init(&team, o->n_threads);
-    TRY(pick_kernels(&k, o->cpu_isa, e));
-    struct forward_options f = forward_options_of(o, k);
-    struct weights_options w = weights_options_of(o);
-    TRY(weights_bytes(&mem->weights, m, &w, e));
-    TRY(forward_bytes(&mem->activations, &m->hp, &team, &f, e));
-    return fit_context(mem, m, o, e);
+    if (rc == ERR_OK)
+        rc = size_share(mem, m, o, &share, NULL, e);
+    share_free(&share);
+    return rc;
+}
+
+enum err_code engine_plan_rank(struct engine_memory *mem, const struct plan *plan, int rank,
+                               const struct engine_options *o, struct err *e)
+{
+    struct share share = { 0 };
+    enum err_code rc = share_of_plan(&share, plan, rank, e);
+
+    if (rc == ERR_OK)
+        rc = size_share(mem, plan->model, o, &share, plan, e);
+    share_free(&share);
+    return rc;
 }
 
 /* ---- Life --------------------------------------------------------------- */
@@ -121,12 +157,12 @@ static enum err_code engine_load(struct engine *eng, struct err *e)
 {
     const struct model *m = eng->model;
     const struct engine_options *o = &eng->opt;
-    struct cache_shape shape = shape_of_cache(&m->hp, o->cache_type);
-    struct forward_options f = forward_options_of(o, eng->kernels);
+    struct cache_shape shape = shape_of_cache(&m->hp, &eng->share, o->cache_type);
+    struct forward_options f = forward_options_of(o, &eng->share, eng->kernels);
 
     TRY(cache_create(&eng->cache, &shape, eng->limits.n_pages, o->n_sequences,
                      cache_pages(eng->limits.n_context), e));
-    struct weights_options w = weights_options_of(o);
+    struct weights_options w = weights_options_of(o, &eng->share);
     TRY(weights_load(&eng->weights, m, &eng->team, &w, e));
     return forward_create(&eng->forward, &m->hp, eng->weights, eng->cache, &eng->team, &f, e);
 }
@@ -143,7 +179,8 @@ enum err_code engine_create(struct engine **out, const struct model *m,
     eng->opt = *o;
     team_init(&eng->team, o->n_threads);
     if ((rc = pick_kernels(&eng->kernels, o->cpu_isa, e)) != ERR_OK ||
-        (rc = engine_plan(&eng->memory, m, o, e)) != ERR_OK)
+        (rc = share_everything(&eng->share, m, e)) != ERR_OK ||
+        (rc = size_share(&eng->memory, m, o, &eng->share, NULL, e)) != ERR_OK)
         goto out;
     set_limits(eng);
     if ((rc = engine_load(eng, e)) != ERR_OK ||
@@ -164,6 +201,7 @@ void engine_free(struct engine **e)
     weights_free(&(*e)->weights);
     cache_free(&(*e)->cache);
     feed_free(&(*e)->feed);
+    share_free(&(*e)->share);
     free(*e);
     *e = NULL;
 }
@@ -195,7 +233,10 @@ int engine_threads(const struct engine *e)
 
 size_t engine_active_bytes(const struct engine *e)
 {
-    return weights_active_bytes(e->weights, e->model->hp.n_experts_used);
+    const struct hparams *hp = &e->model->hp;
+    double used = hp->n_experts > 0 ? (double)hp->n_experts_used / hp->n_experts : 0;
+
+    return weights_active_bytes(e->weights, used);
 }
 
 /* ---- One step ----------------------------------------------------------- */

@@ -18,6 +18,7 @@
 #define RANK_ENGINE_H
 
 #include "model/model.h"
+#include "placement/plan.h"
 #include "rank/cache.h"
 #include "rank/step.h"
 
@@ -51,6 +52,10 @@ struct engine_memory {
  * that is available (says by how much and the smallest change that fits); ERR_USAGE. */
 enum err_code engine_plan(struct engine_memory *mem, const struct model *m,
                           const struct engine_options *o, struct err *e);
+
+/* The same for one rank of a plan, whose context it takes. */
+enum err_code engine_plan_rank(struct engine_memory *mem, const struct plan *plan, int rank,
+                               const struct engine_options *o, struct err *e);
 
 /* Plans, maps, loads.  Borrows m, which must outlive the engine.
  * Errors: those of engine_plan, weights_load, forward_create; ERR_USAGE, --cpu-isa names a set that

@@ -13,6 +13,7 @@ struct engine {
     struct engine_options opt;
     struct engine_memory memory;
     struct step_limits limits;
+    struct share share;
     struct team team;
     const struct cpu_kernels *kernels;
     struct weights *weights;

@@ -15,6 +15,7 @@
 struct forward {
     const struct hparams *hp;
     const struct weights *weights;
+    const struct share *share;
     const struct team *team;
     struct math math;
     struct rope rope;
@@ -30,10 +31,10 @@ struct forward {
     int64_t *bad;     /* [n_threads][n] partial sums that were out of range         */
     float *angles;    /* [n][d_rope]   cosines and sines of the positions           */
     float *query_a;   /* [n][q_lora]                                                */
-    float *query;     /* [n][H * (d_nope + d_rope)]                                 */
+    float *query;     /* [n][own heads * (d_nope + d_rope)]                         */
     float *kv;        /* [n][d_c + d_rope]                                          */
-    float *heads;     /* [n][H * d_v]  output of attention                          */
-    float *gate, *up; /* [n][ffn]    dense or shared FFN                          */
+    float *heads;     /* [n][own heads * d_v]  output of attention                  */
+    float *gate, *up; /* [n][own columns]  dense or shared FFN                      */
     struct columns h_cols, query_a_cols, heads_cols, ffn_cols;
 
     /* The running step. */
@@ -41,17 +42,9 @@ struct forward {
     float *logits; /* [tokens that want them][n_vocab] */
 };
 
-static int64_t query_width(const struct hparams *hp)
+static int64_t query_width(const struct hparams *hp, int heads)
 {
-    return hp->n_heads * (hp->d_nope + hp->d_rope);
-}
-
-static int64_t ffn_width(const struct hparams *hp)
-{
-    int64_t shared = hp->n_shared_experts * hp->d_expert;
-    int64_t dense = hp->n_dense > 0 ? hp->d_ffn : 0;
-
-    return shared > dense ? shared : dense;
+    return heads * (hp->d_nope + hp->d_rope);
 }
 
 /* Carves all activations; counts them when from->base is NULL. */
@@ -59,7 +52,8 @@ static void carve_buffers(struct forward *f, struct carve *from)
 {
     const struct hparams *hp = f->hp;
     size_t n = (size_t)f->attention.max_tokens, d = (size_t)hp->d_model;
-    size_t width = (size_t)ffn_width(hp);
+    size_t width = (size_t)f->share->max_columns;
+    int heads = f->share->max_heads;
 
     f->x = carve_take(from, n * d * sizeof(float));
     f->h = carve_take(from, n * d * sizeof(float));
@@ -67,14 +61,14 @@ static void carve_buffers(struct forward *f, struct carve *from)
     f->bad = carve_take(from, (size_t)f->team->n_threads * n * sizeof(int64_t));
     f->angles = carve_take(from, n * (size_t)hp->d_rope * sizeof(float));
     f->query_a = carve_take(from, n * (size_t)hp->q_lora_rank * sizeof(float));
-    f->query = carve_take(from, n * (size_t)query_width(hp) * sizeof(float));
+    f->query = carve_take(from, n * (size_t)query_width(hp, heads) * sizeof(float));
     f->kv = carve_take(from, n * (size_t)(hp->kv_lora_rank + hp->d_rope) * sizeof(float));
-    f->heads = carve_take(from, n * (size_t)(hp->n_heads * hp->d_v) * sizeof(float));
+    f->heads = carve_take(from, n * (size_t)(heads * hp->d_v) * sizeof(float));
     f->gate = carve_take(from, n * width * sizeof(float));
     f->up = carve_take(from, n * width * sizeof(float));
     columns_carve(&f->h_cols, from, (int64_t)n, hp->d_model);
     columns_carve(&f->query_a_cols, from, (int64_t)n, hp->q_lora_rank);
-    columns_carve(&f->heads_cols, from, (int64_t)n, hp->n_heads * hp->d_v);
+    columns_carve(&f->heads_cols, from, (int64_t)n, heads * hp->d_v);
     columns_carve(&f->ffn_cols, from, (int64_t)n, (int64_t)width);
     moe_carve(&f->moe, from, f->attention.max_tokens);
     for (int t = 0; t < f->team->n_threads; t++)
@@ -186,30 +180,38 @@ static void store_latents(const struct worker *w, const struct layer_weights *l,
     }
 }
 
-static void rotate_queries(const struct worker *w)
+static void rotate_queries(const struct worker *w, int heads)
 {
     struct forward *f = w->f;
     const struct hparams *hp = f->hp;
-    int64_t width = query_width(hp), head = hp->d_nope + hp->d_rope;
+    int64_t width = query_width(hp, heads), head = hp->d_nope + hp->d_rope;
 
     for (int64_t t = team_begin(f->batch->n, w->thread, w->n_threads);
          t < team_end(f->batch->n, w->thread, w->n_threads); t++) {
         float *q = f->query + t * width;
         float temperature = rope_query_temperature(hp, f->batch->tokens[t].pos);
-        for (int h = 0; h < hp->n_heads; h++)
+        for (int h = 0; h < heads; h++)
             rope_rotate(q + h * head + hp->d_nope, f->angles + t * hp->d_rope, f->rope.n_pairs);
         if (temperature != 1)
             f->math.kernels->scale(q, temperature, width);
     }
 }
 
-static void attend(const struct worker *w, const struct layer_weights *l, int layer)
+/* The heads of this rank, from the residual to their part of the sums.  Without heads there is
+ * nothing to do, not even a row of the cache to keep. */
+static void attend(const struct worker *w, const struct layer_weights *l,
+                   const struct share_layer *own)
 {
     struct forward *f = w->f;
-    int64_t width = f->hp->n_heads * f->hp->d_v;
+    int heads = share_heads(own), layer = own->cache_layer;
+    int64_t width = heads * f->hp->d_v;
     int int8 = matrix_wants_int8(&f->math, &l->attn_output);
     const struct matrix *inputs[3] = { &l->q_a, &l->q_b, &l->kv_a };
 
+    if (heads == 0)
+        return;
+    if (w->thread == 0)
+        f->heads_cols.width = width;
     normalise(w, l->attn_norm, any_int8(f, inputs, 3));
     team_barrier();
     multiply(w, &l->kv_a, &f->h_cols, f->kv);
@@ -220,10 +222,10 @@ static void attend(const struct worker *w, const struct layer_weights *l, int la
     team_barrier();
     multiply(w, &l->q_b, f->hp->q_lora_rank > 0 ? &f->query_a_cols : &f->h_cols, f->query);
     team_barrier();
-    rotate_queries(w);
+    rotate_queries(w, heads);
     team_barrier();
-    attention_run(&f->attention, l, layer, f->batch, f->query, query_width(f->hp), f->heads, width,
-                  &f->scratch[w->thread], w->thread);
+    attention_run(&f->attention, l, layer, f->batch, f->query, query_width(f->hp, heads), f->heads,
+                  width, &f->scratch[w->thread], w->thread);
     team_barrier();
     for (int64_t t = team_begin(f->batch->n, w->thread, w->n_threads);
          t < team_end(f->batch->n, w->thread, w->n_threads); t++)
@@ -254,19 +256,24 @@ static void dense_ffn(const struct worker *w, const struct layer_weights *l)
     multiply_atoms(w, &l->down, &f->ffn_cols);
 }
 
-static void feed_forward(const struct worker *w, const struct layer_weights *l)
+static void feed_forward(const struct worker *w, const struct layer_weights *l,
+                         const struct share_layer *own)
 {
     struct forward *f = w->f;
     const struct matrix *inputs[5] = { &l->gate, &l->up, &l->gate_exps, &l->up_exps, &l->router };
 
+    if (l->gate.rows == 0 && !l->is_moe)
+        return;
+    if (w->thread == 0)
+        f->ffn_cols.width = l->gate.rows;
     normalise(w, l->ffn_norm, any_int8(f, inputs, 5));
     team_barrier();
-    f->ffn_cols.width = l->gate.rows;
     if (l->gate.rows > 0)
         dense_ffn(w, l);
     if (l->is_moe) {
         team_barrier();
-        moe_run(&f->moe, l, f->h_cols.col, f->batch->n, f->fix, w->bad, w->thread, w->n_threads);
+        moe_run(&f->moe, l, own, f->h_cols.col, f->batch->n, f->fix, w->bad, w->thread,
+                w->n_threads);
     }
     team_barrier();
 }
@@ -342,9 +349,9 @@ static void step_thread(void *arg, int thread, int n_threads)
 
     begin_step(&w);
     for (int l = 0; l < f->weights->n_layers; l++) {
-        attend(&w, &f->weights->layers[l], l);
+        attend(&w, &f->weights->layers[l], &f->share->layers[l]);
         settle(&w, l + 1);
-        feed_forward(&w, &f->weights->layers[l]);
+        feed_forward(&w, &f->weights->layers[l], &f->share->layers[l]);
         settle(&w, l + 1);
     }
     output_head(&w);
@@ -365,8 +372,10 @@ static enum err_code forward_init(struct forward *f, const struct hparams *hp,
 {
     f->hp = hp;
     f->team = team;
+    f->share = opt->share;
     f->math = (struct math){ .kernels = opt->kernels, .exact = opt->exact_math };
     f->attention = (struct attention){ .hp = hp,
+                                       .max_heads = opt->share->max_heads,
                                        .math = f->math,
                                        .softmax_scale = rope_softmax_scale(hp),
                                        .piece = attention_piece(hp, team->n_threads, opt->amb_mib),

@@ -11,11 +11,13 @@
 
 #include "base/team.h"
 #include "rank/attention.h"
+#include "rank/share.h"
 
 struct forward;
 
 struct forward_options {
     const struct cpu_kernels *kernels;
+    const struct share *share;
     int exact_math;
     int max_tokens;    /* of a batch (-ub)                       */
     int amb_mib;       /* -amb                                   */
@@ -26,7 +28,7 @@ struct forward_options {
 enum err_code forward_bytes(size_t *bytes, const struct hparams *hp, const struct team *team,
                             const struct forward_options *opt, struct err *e);
 
-/* Borrows hp, weights, cache and team, which must outlive it.
+/* Borrows hp, weights, cache, team and share, which must outlive it.
  * Errors: ERR_NOMEM; ERR_UNSUPPORTED, sizes beyond a limit of this build. */
 enum err_code forward_create(struct forward **out, const struct hparams *hp,
                              const struct weights *w, struct cache *cache, const struct team *team,

@@ -49,21 +49,36 @@ struct loader {
     struct unit *units;
     int64_t n_units;
     size_t staging_bytes; /* per thread */
-    atomic_llong next;
+    atomic_llong next, bytes_read;
     atomic_int failed;
     struct err *errs; /* [n_threads] */
     struct progress progress;
 };
 
-static size_t file_row_bytes(const struct gguf_tensor *t)
+/* Columns of the file that a job takes. */
+static int64_t job_columns(const struct load_job *job)
 {
-    return quant_row_bytes(quant_info[t->type].plain, (size_t)t->dim[0]);
+    return job->to.data && !job->transpose ? job->to.cols : job->tensor->dim[0];
+}
+
+/* A row of them, once it is plain. */
+static size_t job_row_bytes(const struct load_job *job)
+{
+    return quant_row_bytes(quant_info[job->tensor->type].plain, (size_t)job_columns(job));
+}
+
+/* The first row in the file of a job's slab. */
+static int64_t job_first_row(const struct load_job *job, int slab)
+{
+    int64_t from = job->src_slabs ? job->src_slabs[slab] : slab;
+
+    return from * job->src_stride + job->src_first;
 }
 
 /* How a job is cut: the number of items per slab, of slabs, and of items in a unit. */
 static void job_cut(const struct load_job *job, int64_t *items, int *slabs, int64_t *per_unit)
 {
-    size_t row = file_row_bytes(job->tensor);
+    size_t row = job_row_bytes(job);
     int64_t rows_per_unit = (int64_t)(UNIT_BYTES / row) + 1;
 
     *slabs = 1;
@@ -86,7 +101,7 @@ static void job_cut(const struct load_job *job, int64_t *items, int *slabs, int6
 /* Staging that one unit of the job needs. */
 static size_t job_staging(const struct load_job *job, int64_t per_unit)
 {
-    size_t row = file_row_bytes(job->tensor);
+    size_t row = job_row_bytes(job);
 
     if (job->vector || job->rows)
         return row;
@@ -127,12 +142,12 @@ static enum err_code load_packed(const struct loader *l, const struct unit *u, u
                                  struct err *e)
 {
     const struct matrix *to = &u->job->to;
-    size_t row = file_row_bytes(u->job->tensor);
+    size_t row = job_row_bytes(u->job);
     int64_t first = u->begin * PACK_ROWS;
     int64_t end = u->end * PACK_ROWS < to->rows ? u->end * PACK_ROWS : to->rows;
-    int64_t from = u->slab * u->job->src_stride + u->job->src_first + first;
 
-    TRY(model_read_rows(l->model, u->job->tensor, from, end - first, l->check_values, staging, e));
+    TRY(model_read_columns(l->model, u->job->tensor, job_first_row(u->job, u->slab) + first,
+                           end - first, u->job->src_col, to->cols, l->check_values, staging, e));
     for (int64_t g = u->begin; g < u->end; g++) {
         int64_t r = g * PACK_ROWS;
         int n = end - r < PACK_ROWS ? (int)(end - r) : PACK_ROWS;
@@ -157,13 +172,13 @@ static enum err_code load_transposed(const struct loader *l, const struct unit *
 {
     const struct matrix *to = &u->job->to;
     enum quant from_type = quant_info[u->job->tensor->type].plain;
-    size_t in_row = file_row_bytes(u->job->tensor);
+    size_t in_row = job_row_bytes(u->job);
     size_t out_row = quant_row_bytes(to->type, (size_t)to->cols);
     float *values = (float *)(void *)(staging + arena_round((size_t)to->cols * in_row));
     uint8_t *rows = (uint8_t *)(values + to->rows * to->cols);
-    int64_t from = u->slab * u->job->src_stride + u->job->src_first;
 
-    TRY(model_read_rows(l->model, u->job->tensor, from, to->cols, l->check_values, staging, e));
+    TRY(model_read_rows(l->model, u->job->tensor, job_first_row(u->job, u->slab), to->cols,
+                        l->check_values, staging, e));
     for (int64_t i = 0; i < to->cols; i++)
         quant_dequantize_row(from_type, staging + (size_t)i * in_row, to->rows,
                              values + i * to->rows);
@@ -189,10 +204,24 @@ static enum err_code load_unit(const struct loader *l, const struct unit *u, uin
     }
     if (job->rows)
         return model_read_rows(l->model, job->tensor, u->begin, u->end - u->begin, l->check_values,
-                               job->rows + (size_t)u->begin * file_row_bytes(job->tensor), e);
+                               job->rows + (size_t)u->begin * job_row_bytes(job), e);
     if (job->transpose)
         return load_transposed(l, u, staging, e);
     return load_packed(l, u, staging, e);
+}
+
+/* What load_unit takes from the file. */
+static int64_t unit_file_bytes(const struct unit *u)
+{
+    const struct load_job *job = u->job;
+    int64_t rows = job->vector      ? 1
+                   : job->rows      ? u->end - u->begin
+                   : job->transpose ? job->to.cols
+                                    : (u->end - u->begin) * PACK_ROWS;
+
+    if (job->to.data && !job->transpose && u->end == job->to.n_groups)
+        rows -= job->to.n_groups * PACK_ROWS - job->to.rows;
+    return rows * (int64_t)quant_row_bytes(job->tensor->type, (size_t)job_columns(job));
 }
 
 static void load_thread(void *arg, int thread, int n_threads)
@@ -212,6 +241,7 @@ static void load_thread(void *arg, int thread, int n_threads)
             break;
         if (load_unit(l, &l->units[i], staging, e) != ERR_OK)
             atomic_store(&l->failed, 1);
+        atomic_fetch_add(&l->bytes_read, unit_file_bytes(&l->units[i]));
         if (thread == 0)
             progress_update(&l->progress, i);
     }
@@ -219,9 +249,9 @@ static void load_thread(void *arg, int thread, int n_threads)
 }
 
 enum err_code load_run(const struct load_list *list, const struct model *m, const struct team *team,
-                       int check_values, struct err *e)
+                       const struct load_options *opt, int64_t *bytes_read, struct err *e)
 {
-    struct loader l = { .model = m, .check_values = check_values };
+    struct loader l = { .model = m, .check_values = opt->check_values };
     enum err_code rc;
 
     if (list->failed)
@@ -233,12 +263,13 @@ enum err_code load_run(const struct load_list *list, const struct model *m, cons
         rc = err_set(e, ERR_NOMEM, "no memory for the load list");
         goto out;
     }
-    progress_start(&l.progress, "loading", l.n_units);
+    progress_start(&l.progress, opt->progress, l.n_units);
     team_run(team, load_thread, &l);
     progress_end(&l.progress);
     for (int t = 0; t < team->n_threads && rc == ERR_OK; t++)
         if (l.errs[t].code != ERR_OK)
             rc = err_set(e, l.errs[t].code, "%s", l.errs[t].msg);
+    *bytes_read = atomic_load(&l.bytes_read);
 out:
     free(l.errs);
     free(l.units);

@@ -17,9 +17,11 @@ struct load_job {
     const struct gguf_tensor *tensor;
     float *vector;    /* all values as f32                              */
     uint8_t *rows;    /* rows as in the file, interleaved types made plain */
-    struct matrix to; /* packed; slab s takes the file's rows
-                         s * src_stride + src_first + 0 .. to.rows - 1 */
-    int64_t src_stride, src_first;
+    struct matrix to; /* packed; slab s takes columns src_col .. of the file's rows
+                         slab * src_stride + src_first + 0 .. to.rows - 1,
+                         slab = src_slabs ? src_slabs[s] : s             */
+    int64_t src_stride, src_first, src_col;
+    const int32_t *src_slabs; /* [to.n_slabs], borrowed */
     int transpose; /* slab row r takes column r of the file rows s * src_stride + 0 .. to.cols - 1,
                       as a float type (k_b out of kv_b)                */
 };
@@ -34,8 +36,14 @@ struct load_list {
 void load_list_add(struct load_list *l, struct load_job job);
 void load_list_free(struct load_list *l);
 
-/* Runs all jobs on the team.  The first error stops it.  Errors: ERR_IO, ERR_FORMAT, ERR_NOMEM. */
+struct load_options {
+    int check_values;     /* refuse NaN and Inf                */
+    const char *progress; /* what the lines of progress call it */
+};
+
+/* Runs all jobs on the team.  *bytes_read is what came from the files.  The first error stops it.
+ * Errors: ERR_IO, ERR_FORMAT, ERR_NOMEM. */
 enum err_code load_run(const struct load_list *l, const struct model *m, const struct team *team,
-                       int check_values, struct err *e);
+                       const struct load_options *opt, int64_t *bytes_read, struct err *e);
 
 #endif

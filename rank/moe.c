@@ -40,24 +40,29 @@ static void route(struct moe *m, const struct layer_weights *l, int n, int threa
                       m->scratch + 2 * t * experts, m->chosen + t * k, m->weights + t * k);
 }
 
-/* Counting sort of all pairs by expert; tokens stay in order within an expert. */
-static void sort_pairs(struct moe *m, const struct cpu_column *x, int n)
+/* Counting sort of the pairs of this rank by slab; tokens stay in order within an expert. */
+static void sort_pairs(struct moe *m, const struct share_layer *own, const struct cpu_column *x,
+                       int n)
 {
-    int k = m->hp->n_experts_used, experts = m->hp->n_experts;
+    int k = m->hp->n_experts_used, slabs = own->n_experts;
     int32_t *first = m->first;
 
-    memset(first, 0, (size_t)(experts + 1) * sizeof *first);
+    memset(first, 0, (size_t)(slabs + 1) * sizeof *first);
     for (int i = 0; i < n * k; i++)
-        first[m->chosen[i] + 1]++;
-    for (int i = 0; i < experts; i++)
+        if (own->slab_of[m->chosen[i]] >= 0)
+            first[own->slab_of[m->chosen[i]] + 1]++;
+    for (int i = 0; i < slabs; i++)
         first[i + 1] += first[i];
     for (int i = 0; i < n * k; i++) {
-        int32_t pair = first[m->chosen[i]]++;
+        int slab = own->slab_of[m->chosen[i]];
+        if (slab < 0)
+            continue;
+        int32_t pair = first[slab]++;
         m->pair_token[pair] = i / k;
         m->pair_weight[pair] = m->weights[i];
         m->pair_in[pair] = x[i / k];
     }
-    for (int i = experts; i > 0; i--) /* each now stands at its end: the next one's first */
+    for (int i = slabs; i > 0; i--) /* each now stands at its end: the next one's first */
         first[i] = first[i - 1];
     first[0] = 0;
 }
@@ -67,7 +72,7 @@ static void gate_and_up(struct moe *m, const struct layer_weights *l, int thread
     int64_t groups = l->gate_exps.n_groups, width = m->hp->d_expert;
     int64_t g0 = team_begin(groups, thread, n_threads), g1 = team_end(groups, thread, n_threads);
 
-    for (int e = 0; e < m->hp->n_experts; e++) {
+    for (int e = 0; e < l->down_exps.n_slabs; e++) {
         int32_t p = m->first[e], n = m->first[e + 1] - p;
         if (n == 0)
             continue;
@@ -96,7 +101,7 @@ static void down(struct moe *m, const struct layer_weights *l, int64_t *fix, int
     int64_t groups = l->down_exps.n_groups;
     int64_t g0 = team_begin(groups, thread, n_threads), g1 = team_end(groups, thread, n_threads);
 
-    for (int e = 0; e < m->hp->n_experts; e++) {
+    for (int e = 0; e < l->down_exps.n_slabs; e++) {
         int32_t p = m->first[e], n = m->first[e + 1] - p;
         if (n > 0)
             matrix_mul_expert(m->math, &l->down_exps, e, g0, g1, m->mid.col + p, n,
@@ -104,8 +109,9 @@ static void down(struct moe *m, const struct layer_weights *l, int64_t *fix, int
     }
 }
 
-void moe_run(struct moe *m, const struct layer_weights *l, const struct cpu_column *x, int n,
-             int64_t *fix, int64_t *bad, int thread, int n_threads)
+void moe_run(struct moe *m, const struct layer_weights *l, const struct share_layer *own,
+             const struct cpu_column *x, int n, int64_t *fix, int64_t *bad, int thread,
+             int n_threads)
 {
     int64_t groups = l->router.n_groups;
 
@@ -115,11 +121,11 @@ void moe_run(struct moe *m, const struct layer_weights *l, const struct cpu_colu
     route(m, l, n, thread, n_threads);
     team_barrier();
     if (thread == 0)
-        sort_pairs(m, x, n);
+        sort_pairs(m, own, x, n);
     team_barrier();
     gate_and_up(m, l, thread, n_threads);
     team_barrier();
-    activate(m, l, n * m->hp->n_experts_used, thread, n_threads);
+    activate(m, l, m->first[own->n_experts], thread, n_threads);
     team_barrier();
     down(m, l, fix, bad, thread, n_threads);
 }

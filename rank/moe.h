@@ -2,7 +2,8 @@
 /* rank/moe.h - the routed experts of one layer.
  *
  * Tokens are routed, then sorted by expert, so that an expert's weights are read once
- * for all its tokens.  A pair is one (token, expert); pairs are kept in expert order:
+ * for all its tokens.  A pair is one (token, expert) whose expert is on this rank; pairs are
+ * kept in expert order:
  *
  *     gate, up   [pairs][d_expert]        down   straight into fix[token][d_model]
  *
@@ -26,7 +27,7 @@ struct moe {
     int32_t *chosen; /* [n][k]                            */
     float *weights;  /* [n][k]                            */
 
-    int32_t *first;             /* [n_experts + 1] first pair of each expert       */
+    int32_t *first;             /* [n_experts + 1] first pair of each slab here    */
     int32_t *pair_token;        /* [n * k]                                         */
     float *pair_weight;         /* [n * k]                                         */
     struct cpu_column *pair_in; /* [n * k] the token's columns                */
@@ -37,10 +38,11 @@ struct moe {
 void moe_init(struct moe *m, const struct hparams *hp, const struct math *math, int groups);
 void moe_carve(struct moe *m, struct carve *from, int max_tokens);
 
-/* Adds the weighted outputs of each token's experts to fix[n][d_model]; out-of-range values are
- * counted in bad[n], this thread's.  x: [n] columns of the layer's input.  Called by all threads of
- * the team; ends without a barrier. */
-void moe_run(struct moe *m, const struct layer_weights *l, const struct cpu_column *x, int n,
-             int64_t *fix, int64_t *bad, int thread, int n_threads);
+/* Adds the weighted outputs of each token's experts on this rank to fix[n][d_model]; out-of-range
+ * values are counted in bad[n], this thread's.  x: [n] columns of the layer's input.  Called by all
+ * threads of the team; ends without a barrier. */
+void moe_run(struct moe *m, const struct layer_weights *l, const struct share_layer *own,
+             const struct cpu_column *x, int n, int64_t *fix, int64_t *bad, int thread,
+             int n_threads);
 
 #endif
