@@ -27,6 +27,7 @@ enum {
     REQUEST_STOPS_MAX = 16,
     REQUEST_STOP_MAX = 256, /* bytes of one stop string */
     REQUEST_BIAS_MAX = 4096,
+    REQUEST_END_IDS_MAX = 4,
     REQUEST_PRIORITY_MAX = 100,     /* -100 .. 100 */
     REQUEST_EVENT_BYTES = 48 << 10, /* of text in one reply, and so a frame stays below 64 KiB */
     REQUEST_EVENT_TOKENS = 2048,
@@ -67,9 +68,11 @@ struct request_spec {
     int has_seed;                      /* 0: the book draws a seed when it accepts */
     const struct request_bytes *stops; /* [n_stops], each valid UTF-8 without NUL */
     int n_stops;
-    int priority;        /* higher goes first */
-    int64_t deadline_ms; /* from the acceptance on; 0: none */
-    int ignore_eos;      /* go on after a token that ends the text */
+    int priority;           /* higher goes first */
+    int64_t deadline_ms;    /* from the acceptance on; 0: none */
+    int ignore_eos;         /* go on after a token that ends the text */
+    const int32_t *end_ids; /* [n_end_ids], tokens that end this text too: a chat format's marker */
+    int n_end_ids;
 };
 
 /* One request as others may see it. */
