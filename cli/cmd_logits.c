@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* cli/cmd_logits.c - `latent logits`: the logits of every position, as a NumPy file. */
 #include <string.h>
+#include <unistd.h>
 
 #include "base/log.h"
 #include "cli/npy.h"
@@ -86,7 +87,11 @@ enum err_code run_logits(const struct options *o, struct err *e)
     if (!o->tokens.n == !o->file)
         return err_set(e, ERR_USAGE, "logits: wants one prompt; give --tokens LIST or -f FILE");
     if (!o->output)
-        return err_set(e, ERR_USAGE, "logits: nowhere to write; give -o OUT.npy");
+        return err_set(e, ERR_USAGE, "logits: nowhere to write; give -o OUT.npy or -o -");
+    if (strcmp(o->output, "-") == 0 && isatty(STDOUT_FILENO))
+        return err_set(e, ERR_USAGE,
+                       "logits: -o - writes bytes, and standard output is a terminal; "
+                       "send it to a file or a program");
     enum err_code rc = logits(&s, &ids, o, e);
     token_list_free(&ids);
     session_close(&s);

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/draft.h"
 #include "base/log.h"
 #include "base/str.h"
 #include "cli/machine.h"
@@ -141,17 +142,18 @@ static enum err_code make_plan(struct planning *x, struct err *e)
 
 static enum err_code write_page(const struct report *r, const char *path, struct err *e)
 {
+    struct draft draft;
     struct str page = { 0 };
-    FILE *f = fopen(path, "w");
 
-    if (!f)
-        return err_sys(e, "%s: cannot be written", path);
+    TRY(draft_open(&draft, path, e));
     report_html(&page, r);
-    int failed = page.failed || fwrite(page.data, 1, page.len, f) != page.len;
+    if (page.failed) {
+        draft_drop(&draft);
+        return err_set(e, ERR_NOMEM, "%s: no memory for the page", path);
+    }
+    fwrite(page.data, 1, page.len, draft.file);
     str_free(&page);
-    if (fclose(f) != 0 || failed)
-        return err_sys(e, "%s: cannot be written", path);
-    return ERR_OK;
+    return draft_keep(&draft, e);
 }
 
 static enum err_code print(const struct planning *x, struct err *e)

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/draft.h"
 #include "base/log.h"
 #include "cli/commands.h"
 #include "cli/options.h"
@@ -87,6 +88,7 @@ int main(int argc, char **argv)
     struct err e = { 0 };
 
     signal(SIGPIPE, SIG_IGN); /* writing then fails with EPIPE, like any other failure */
+    draft_drop_on_signals();
     enum err_code rc = dispatch(argc, argv, &e);
     if (rc == ERR_OK)
         rc = output_flush(&e);

@@ -5,8 +5,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
+
+#include "base/draft.h"
+#include "cli/output.h"
 
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "values are written as they lie in memory: little endian only"
@@ -15,9 +16,9 @@
 enum { HEADER_BYTES = 128 };
 
 struct npy_writer {
-    FILE *file;
-    char *path;
-    int64_t missing; /* values still to come */
+    FILE *file;         /* stdout, or the draft's */
+    struct draft draft; /* empty for stdout */
+    int64_t missing;    /* values still to come */
 };
 
 /* The magic, the version, the length of the rest, and a Python literal padded to HEADER_BYTES
@@ -37,6 +38,20 @@ static void make_header(char header[HEADER_BYTES], int64_t rows, int64_t columns
     header[HEADER_BYTES - 1] = '\n';
 }
 
+static const char *name(const struct npy_writer *w)
+{
+    return w->draft.path ? w->draft.path : "standard output";
+}
+
+static enum err_code put(struct npy_writer *w, const void *bytes, size_t n, struct err *e)
+{
+    if (w->file == stdout)
+        return output_put(bytes, n, e);
+    if (fwrite(bytes, 1, n, w->file) != n)
+        return err_sys(e, "%s: cannot be written", name(w));
+    return ERR_OK;
+}
+
 enum err_code npy_create(struct npy_writer **out, const char *path, int64_t rows, int64_t columns,
                          struct err *e)
 {
@@ -47,67 +62,51 @@ enum err_code npy_create(struct npy_writer **out, const char *path, int64_t rows
         return err_set(e, ERR_IO, "%s: a matrix of %" PRId64 " x %" PRId64 " is too large", path,
                        rows, columns);
     struct npy_writer *w = calloc(1, sizeof *w);
-    if (!w || !(w->path = strdup(path))) {
-        free(w);
+    if (!w)
         return err_set(e, ERR_NOMEM, "%s: no memory to write it", path);
-    }
     w->missing = values;
-    w->file = fopen(path, "wb");
-    if (!w->file) {
-        free(w->path);
-        free(w);
-        return err_sys(e, "%s: cannot be written", path);
-    }
+    enum err_code rc = ERR_OK;
+    if (strcmp(path, "-") == 0)
+        w->file = stdout;
+    else if ((rc = draft_open(&w->draft, path, e)) == ERR_OK)
+        w->file = w->draft.file;
     make_header(header, rows, columns);
-    if (fwrite(header, sizeof header, 1, w->file) != 1) {
-        err_sys(e, "%s: cannot be written", path);
+    if (rc == ERR_OK)
+        rc = put(w, header, sizeof header, e);
+    if (rc == ERR_OK)
+        *out = w;
+    else
         npy_abandon(&w);
-        return ERR_IO;
-    }
-    *out = w;
-    return ERR_OK;
+    return rc;
 }
 
 enum err_code npy_write(struct npy_writer *w, const float *values, int64_t n, struct err *e)
 {
     if (n > w->missing)
-        return err_set(e, ERR_IO, "%s: more values than the matrix holds", w->path);
+        return err_set(e, ERR_IO, "%s: more values than the matrix holds", name(w));
     w->missing -= n;
-    if (fwrite(values, sizeof *values, (size_t)n, w->file) != (size_t)n)
-        return err_sys(e, "%s: cannot be written", w->path);
-    return ERR_OK;
+    return put(w, values, (size_t)n * sizeof *values, e);
 }
 
 enum err_code npy_finish(struct npy_writer **w, struct err *e)
 {
-    enum err_code rc = ERR_OK;
+    enum err_code rc;
 
     if ((*w)->missing)
-        rc = err_set(e, ERR_IO, "%s: %" PRId64 " values are missing", (*w)->path, (*w)->missing);
-    else if (fflush((*w)->file) || ferror((*w)->file))
-        rc = err_sys(e, "%s: cannot be written", (*w)->path);
-    if (rc != ERR_OK) {
-        npy_abandon(w);
-        return rc;
-    }
-    fclose((*w)->file);
-    free((*w)->path);
-    free(*w);
-    *w = NULL;
-    return ERR_OK;
+        rc = err_set(e, ERR_IO, "%s: %" PRId64 " values are missing", name(*w), (*w)->missing);
+    else if ((*w)->file == stdout)
+        rc = output_flush(e);
+    else
+        rc = draft_keep(&(*w)->draft, e);
+    npy_abandon(w);
+    return rc;
 }
 
 void npy_abandon(struct npy_writer **w)
 {
-    struct stat st;
-
     if (!*w)
         return;
-    int regular = fstat(fileno((*w)->file), &st) == 0 && S_ISREG(st.st_mode);
-    fclose((*w)->file);
-    if (regular)
-        unlink((*w)->path);
-    free((*w)->path);
+    draft_drop(&(*w)->draft);
     free(*w);
     *w = NULL;
 }

@@ -13,19 +13,20 @@
 
 struct npy_writer;
 
-/* Creates (truncates) `path` for a matrix [rows, columns].  *out is set only on success; end
- * with npy_finish or npy_abandon.  Errors: ERR_IO, ERR_NOMEM. */
+/* Begins a matrix [rows, columns] in `path`, which is complete or not there (base/draft.h); "-" is
+ * standard output.  *out is set only on success; end with npy_finish or npy_abandon.
+ * Errors: ERR_IO, ERR_NOMEM; of standard output also those of output_write. */
 enum err_code npy_create(struct npy_writer **out, const char *path, int64_t rows, int64_t columns,
                          struct err *e);
 
-/* Appends n values.  Errors: ERR_IO. */
+/* Appends n values.  Errors: as above. */
 enum err_code npy_write(struct npy_writer *w, const float *values, int64_t n, struct err *e);
 
-/* Closes.  *w becomes NULL; on failure the file is removed.
- * Errors: ERR_IO, also when more or fewer values came than the shape holds. */
+/* Closes.  *w becomes NULL; on failure there is no file.
+ * Errors: as above, also when fewer values came than the shape holds. */
 enum err_code npy_finish(struct npy_writer **w, struct err *e);
 
-/* Gives up: closes and removes the file (if it is a regular one).  NULL is fine. */
+/* Gives up: there is no file.  NULL is fine. */
 void npy_abandon(struct npy_writer **w);
 
 #endif

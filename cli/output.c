@@ -14,11 +14,9 @@ static int reader_is_gone(void)
     return poll(&fd, 1, 0) == 1 && (fd.revents & POLLERR);
 }
 
-enum err_code output_flush(struct err *e)
+/* What errno says, 0 when it is gone. */
+static enum err_code incomplete(struct err *e)
 {
-    errno = 0;
-    if (fflush(stdout) == 0 && !ferror(stdout))
-        return ERR_OK;
     if (errno == EPIPE || (errno == 0 && reader_is_gone()))
         return ERR_CANCELLED;
     if (errno == 0)
@@ -26,10 +24,20 @@ enum err_code output_flush(struct err *e)
     return err_sys(e, "standard output: the result is incomplete");
 }
 
-enum err_code output_write(const char *bytes, size_t n, struct err *e)
+enum err_code output_flush(struct err *e)
 {
     errno = 0;
-    if (fwrite(bytes, 1, n, stdout) != n && errno == EPIPE)
-        return ERR_CANCELLED;
+    return fflush(stdout) == 0 && !ferror(stdout) ? ERR_OK : incomplete(e);
+}
+
+enum err_code output_put(const void *bytes, size_t n, struct err *e)
+{
+    errno = 0;
+    return fwrite(bytes, 1, n, stdout) == n ? ERR_OK : incomplete(e);
+}
+
+enum err_code output_write(const char *bytes, size_t n, struct err *e)
+{
+    TRY(output_put(bytes, n, e));
     return output_flush(e);
 }

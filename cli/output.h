@@ -7,6 +7,9 @@
 
 #include "base/err.h"
 
+/* Writes the bytes, which may stay in the buffer until output_flush.  Errors: as output_flush. */
+enum err_code output_put(const void *bytes, size_t n, struct err *e);
+
 /* Writes the bytes and flushes, so that a reader sees text as it is made. */
 enum err_code output_write(const char *bytes, size_t n, struct err *e);
 

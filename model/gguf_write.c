@@ -10,16 +10,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
+#include "base/draft.h"
 #include "base/str.h"
 #include "model/gguf_part.h"
 
 enum { VERSION = 3, ALIGNMENT = 32 };
 
 struct gguf_writer {
-    FILE *f;
-    char *path;
+    struct draft draft;
     struct str keys, tensors; /* records, as they will lie in the file                  */
     uint64_t n_keys, n_tensors;
     uint64_t *bytes;     /* [n_tensors] of each tensor's data, owned                   */
@@ -32,15 +31,15 @@ struct gguf_writer {
 static void fail(struct gguf_writer *w, enum err_code code, const char *what)
 {
     if (w->err.code == ERR_OK)
-        err_set(&w->err, code, "%s: %s", w->path, what);
+        err_set(&w->err, code, "%s: %s", w->draft.path, what);
 }
 
 /* ---- Bytes -------------------------------------------------------------- */
 
 static void put(struct gguf_writer *w, const void *data, size_t n)
 {
-    if (w->err.code == ERR_OK && n && fwrite(data, 1, n, w->f) != n)
-        err_sys(&w->err, "%s: cannot write", w->path);
+    if (w->err.code == ERR_OK && n && fwrite(data, 1, n, w->draft.file) != n)
+        err_sys(&w->err, "%s: cannot write", w->draft.path);
 }
 
 static uint64_t padding(uint64_t n)
@@ -198,7 +197,7 @@ void gguf_write_tensor(struct gguf_writer *w, const char *name, enum quant type,
     if (bytes == 0) {
         if (w->err.code == ERR_OK)
             err_set(&w->err, ERR_FORMAT, "%s: tensor %s: this shape is impossible in type %s",
-                    w->path, name, quant_info[type].name);
+                    w->draft.path, name, quant_info[type].name);
         return;
     }
     if (w->header_written)
@@ -252,19 +251,14 @@ enum err_code gguf_writer_create(struct gguf_writer **out, const char *path, str
 {
     struct gguf_writer *w = calloc(1, sizeof *w);
 
-    if (!w || !(w->path = strdup(path))) {
-        free(w);
+    if (!w)
         return err_set(e, ERR_NOMEM, "%s: no memory", path);
-    }
-    w->f = fopen(path, "wbe");
-    if (!w->f) {
-        enum err_code rc = err_sys(e, "%s: cannot create", path);
-        free(w->path);
+    enum err_code rc = draft_open(&w->draft, path, e);
+    if (rc == ERR_OK)
+        *out = w;
+    else
         free(w);
-        return rc;
-    }
-    *out = w;
-    return ERR_OK;
+    return rc;
 }
 
 int gguf_writer_failed(const struct gguf_writer *w)
@@ -272,22 +266,19 @@ int gguf_writer_failed(const struct gguf_writer *w)
     return w->err.code != ERR_OK;
 }
 
-/* Closes and frees; on failure, the first of which is returned, the file is removed. */
+/* Closes and frees; on failure, the first of which is returned, nothing is left. */
 static enum err_code close_writer(struct gguf_writer *w, struct err *e)
 {
-    if (fclose(w->f) && w->err.code == ERR_OK)
-        err_sys(&w->err, "%s: cannot write", w->path);
-
     enum err_code rc = w->err.code;
-    if (rc != ERR_OK) {
-        unlink(w->path);
-        if (e)
-            *e = w->err;
-    }
+
+    if (rc == ERR_OK)
+        rc = draft_keep(&w->draft, e);
+    else if (e)
+        *e = w->err;
+    draft_drop(&w->draft);
     str_free(&w->keys);
     str_free(&w->tensors);
     free(w->bytes);
-    free(w->path);
     free(w);
     return rc;
 }

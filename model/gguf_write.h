@@ -12,7 +12,7 @@
 
 struct gguf_writer;
 
-/* Creates (truncates) `path`.  Errors: ERR_IO, ERR_NOMEM. */
+/* Begins a file that gets the name `path` when it is finished.  Errors: ERR_IO, ERR_NOMEM. */
 enum err_code gguf_writer_create(struct gguf_writer **out, const char *path, struct err *e);
 
 void gguf_write_u32(struct gguf_writer *w, const char *key, uint32_t v);
@@ -40,11 +40,11 @@ void gguf_write_data(struct gguf_writer *w, const void *data, uint64_t bytes);
 int gguf_writer_failed(const struct gguf_writer *w);
 
 /* Writes what is left and closes.  The writer remembers its first failure and reports it here;
- * on failure the file is removed.  *w becomes NULL.
+ * `path` is then as it was before.  *w becomes NULL.
  * Errors: ERR_IO, ERR_NOMEM, ERR_FORMAT (data missing or too much). */
 enum err_code gguf_writer_finish(struct gguf_writer **w, struct err *e);
 
-/* Gives up: closes and removes the file.  NULL is fine. */
+/* Gives up; `path` is as it was before.  NULL is fine. */
 void gguf_writer_abandon(struct gguf_writer **w);
 
 #endif

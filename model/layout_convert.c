@@ -19,7 +19,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/log.h"
 #include "model/gguf_write.h"
@@ -242,26 +241,10 @@ static enum err_code write_file(struct job *j, const char *path)
 
 static enum err_code convert(struct job *j, const char *in, const char *out)
 {
-    size_t size = strlen(out) + sizeof ".part";
-    char *part = malloc(size);
-    enum err_code rc;
-
-    if (!part)
-        return err_set(j->e, ERR_NOMEM, "%s: no memory", out);
-    snprintf(part, size, "%s.part", out);
-    rc = gguf_open(&j->m->gguf, in, 0, j->e);
-    if (rc == ERR_OK)
-        rc = hparams_read(&j->m->hp, j->m->gguf, j->e);
-    if (rc == ERR_OK)
-        rc = layout_plan_make(&j->plan, j->e);
-    if (rc == ERR_OK)
-        rc = write_file(j, part);
-    if (rc == ERR_OK && rename(part, out)) {
-        rc = err_sys(j->e, "%s: cannot take its final name", part);
-        unlink(part);
-    }
-    free(part);
-    return rc;
+    TRY(gguf_open(&j->m->gguf, in, 0, j->e));
+    TRY(hparams_read(&j->m->hp, j->m->gguf, j->e));
+    TRY(layout_plan_make(&j->plan, j->e));
+    return write_file(j, out);
 }
 
 /* The new file takes the place of `out`, which must not be that of a device or folder. */

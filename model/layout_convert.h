@@ -18,8 +18,7 @@ enum layout_convert_flags {
  * quantised type cannot be turned and become F16.  attn_kv_b made of two types takes one
  * that holds both.  Every such change is logged, as is progress.
  *
- * The file is written beside `out` with ".part" behind its name and renamed at the end, so
- * that `out` is never half a file.
+ * The file takes the name `out` at the end (base/draft.h), so that `out` is never half a file.
  * Errors: those of gguf_open and hparams_read; ERR_USAGE, `out` exists, or is
  * a device or folder; ERR_FORMAT, a block
  * whose projections are incomplete or misshapen; ERR_UNSUPPORTED, their type cannot be

@@ -7,9 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "base/str.h"
+#include "base/draft.h"
 
 enum { VERSION = 1, MAX_FILE = 1 << 20, MAX_COUNT = 65536 };
 
@@ -152,26 +151,17 @@ static char *profile_text(const struct profile *p)
 
 enum err_code profile_write(const struct profile *p, const char *path, struct err *e)
 {
-    struct str temporary = { 0 };
+    struct draft draft;
     char *text = profile_text(p);
 
-    str_printf(&temporary, "%s.new", path);
-    if (!text || temporary.failed) {
-        free(text);
-        str_free(&temporary);
+    if (!text)
         return err_set(e, ERR_NOMEM, "no memory to write %s", path);
+    enum err_code rc = draft_open(&draft, path, e);
+    if (rc == ERR_OK) {
+        fprintf(draft.file, "%s\n", text);
+        rc = draft_keep(&draft, e);
     }
-    FILE *f = fopen(temporary.data, "w");
-    int ok = f && fprintf(f, "%s\n", text) > 0;
-    if (f && fclose(f) != 0)
-        ok = 0;
-    if (ok)
-        ok = rename(temporary.data, path) == 0;
-    enum err_code rc = ok ? ERR_OK : err_sys(e, "%s: the profile cannot be written", path);
-    if (!ok && f)
-        unlink(temporary.data);
     free(text);
-    str_free(&temporary);
     return rc;
 }
 

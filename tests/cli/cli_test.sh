@@ -65,6 +65,8 @@ run 0 inspect "$v3" --tensors
 [ "$(grep -c '^  blk\..* bytes$' "$work/out")" = 49 ] || fail 'not 49 tensors of blocks'
 run 0 inspect "$v3" --override-kv deepseek2.expert_used_count=int:2
 grep -qE '^  expert_used_count +2 +overridden' "$work/out" || fail 'the override is not shown'
+run 0 inspect "$v3" --override-kv deepseek2.block_count=int:2
+says err '18 tensors of further blocks are not used: block_count is 2'
 run 2 inspect "$v3" --override-kv nonsense; one_line
 run 0 inspect "$data/models/tiny-v3-legacy-iq4_ks.gguf"; says out 'layout        legacy'
 
@@ -163,6 +165,20 @@ run 2 logits -m "$v3" --tokens 1,,2 -o "$work/l.npy"; one_line
 run 1 logits -m "$v3" --tokens 1 -o "$work/no/l.npy"; one_line
 run 0 logits -m "$v3" --tokens 0,2263,35 -o "$work/l.npy"
 [ "$(wc -c <"$work/l.npy")" = $((128 + 3 * 4096 * 4)) ] || fail 'the .npy has another size'
+says l.npy "'shape': (3, 4096)"
+run 0 logits -m "$v3" --tokens 0,2263,35 -o -
+cmp -s "$work/out" "$work/l.npy" || fail '-o - writes something else'
+
+# Ctrl-C leaves neither half a file nor what it had in hand; an older file stays.
+yes 'the whale sailed on ' | head -n 4000 | tr -d '\n' >"$work/long"
+"$latent" logits -m "$v3" -f "$work/long" -o "$work/l.npy" 2>"$work/err" &
+pid=$!
+for _ in $(seq 200); do [ -e "$work/l.npy.part" ] && break; sleep 0.05; done
+[ -e "$work/l.npy.part" ] || fail 'logits does not begin'
+kill -TERM $pid
+wait $pid
+[ $? = 143 ] || fail 'logits does not end by the signal'
+[ -e "$work/l.npy.part" ] && fail 'a signal leaves half a file'
 says l.npy "'shape': (3, 4096)"
 
 for _ in $(seq 40); do echo 'It was a dark and stormy night, and the whale sailed on.'; done >"$work/text"

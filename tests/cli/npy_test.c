@@ -12,22 +12,9 @@
 
 #include "cli/npy.h"
 #include "cli/text_file.h"
+#include "tests/support/temp_dir.h"
 
-static char path[64];
-
-static int make_path(void **state)
-{
-    (void)state;
-    snprintf(path, sizeof path, "npy_test_%ld.npy", (long)getpid());
-    return 0;
-}
-
-static int drop_path(void **state)
-{
-    (void)state;
-    unlink(path);
-    return 0;
-}
+static const char path[] = "test.npy";
 
 static void header_and_values_as_numpy_reads_them(void **state)
 {
@@ -60,12 +47,14 @@ static void a_wrong_count_leaves_no_file(void **state)
     struct err e;
     (void)state;
 
+    unlink(path);
     assert_int_equal(npy_create(&w, path, 1, 4, NULL), ERR_OK);
     assert_int_equal(npy_write(w, values, 3, NULL), ERR_OK);
     assert_int_equal(npy_write(w, values, 2, &e), ERR_IO);
     assert_int_equal(npy_finish(&w, &e), ERR_IO);
     assert_non_null(strstr(e.msg, "1 values are missing"));
     assert_int_equal(access(path, F_OK), -1);
+    assert_int_equal(access("test.npy.part", F_OK), -1);
 }
 
 static void failures_to_write_are_seen(void **state)
@@ -113,11 +102,10 @@ static void text_is_bytes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(header_and_values_as_numpy_reads_them, make_path,
-                                        drop_path),
-        cmocka_unit_test_setup_teardown(a_wrong_count_leaves_no_file, make_path, drop_path),
-        cmocka_unit_test_setup_teardown(failures_to_write_are_seen, make_path, drop_path),
-        cmocka_unit_test_setup_teardown(text_is_bytes, make_path, drop_path),
+        cmocka_unit_test(header_and_values_as_numpy_reads_them),
+        cmocka_unit_test(a_wrong_count_leaves_no_file),
+        cmocka_unit_test(failures_to_write_are_seen),
+        cmocka_unit_test(text_is_bytes),
     };
-    return cmocka_run_group_tests_name("cli/npy", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("cli/npy", tests, temp_dir_enter, temp_dir_remove);
 }
