@@ -66,25 +66,37 @@ struct presplitter {
     pcre2_match_context *limits;
 };
 
+static const struct rule *find_rule(const char *name)
+{
+    for (const struct rule *r = rules; r < rules + N_RULES; r++)
+        if (has_name(r, name))
+            return r;
+    return NULL;
+}
+
+static const char *known_names(struct str *s)
+{
+    for (const struct rule *r = rules; r < rules + N_RULES; r++)
+        str_printf(s, " %s", r->names);
+    return s->failed ? "" : s->data;
+}
+
+/* A file needs one that is not here. */
 static enum err_code unknown_name(const char *name, struct err *e)
 {
     struct str known = { 0 };
-    const char *list;
 
-    for (const struct rule *r = rules; r < rules + N_RULES; r++)
-        str_printf(&known, " %s", r->names);
-    list = known.failed ? "" : known.data;
     if (!*name || strcmp(name, "default") == 0)
         err_set(e, ERR_UNSUPPORTED,
                 "pre-tokenizer: the file does not say which one its vocabulary needs; add "
                 "--override-kv tokenizer.ggml.pre=str:deepseek-v3 or another of%s",
-                list);
+                known_names(&known));
     else
         err_set(
             e, ERR_UNSUPPORTED,
             "pre-tokenizer \"%.64s\": not known; known are%s; if the vocabulary is made for one "
             "of them, add --override-kv tokenizer.ggml.pre=str:NAME",
-            name, list);
+            name, known_names(&known));
     str_free(&known);
     return ERR_UNSUPPORTED;
 }
@@ -92,12 +104,10 @@ static enum err_code unknown_name(const char *name, struct err *e)
 enum err_code presplitter_open(struct presplitter **out, const char *pre, struct err *e)
 {
     enum { DEPTH = 1000, HEAP_KIB = 1024 };
-    const struct rule *rule = rules;
+    const struct rule *rule = find_rule(pre);
     struct presplitter *p;
 
-    while (rule < rules + N_RULES && !has_name(rule, pre))
-        rule++;
-    if (rule == rules + N_RULES)
+    if (!rule)
         return unknown_name(pre, e);
     p = calloc(1, sizeof *p);
     if (!p || !(p->limits = pcre2_match_context_create(NULL)))
@@ -245,8 +255,16 @@ enum err_code presplit(const char *pre, const char *text, size_t n, piece_fn *fn
                        struct err *e)
 {
     struct presplitter *p = NULL;
-    enum err_code code = presplitter_open(&p, pre, e);
+    struct str known = { 0 };
+    enum err_code code;
 
+    if (!find_rule(pre)) {
+        err_set(e, ERR_USAGE, "pre-tokenizer \"%.64s\": not known; give one of%s", pre,
+                known_names(&known));
+        str_free(&known);
+        return ERR_USAGE;
+    }
+    code = presplitter_open(&p, pre, e);
     if (p)
         code = presplitter_run(p, text, n, fn, arg, e);
     presplitter_close(&p);

@@ -72,7 +72,7 @@ const char *tokenizer_pre(const struct tokenizer *t);
 typedef void piece_fn(void *arg, size_t at, size_t n);
 
 /* Splits text with the pre-tokenizer called `pre`.  Pieces cover the text without gaps.
- * Errors: ERR_UNSUPPORTED, unknown name (lists the known ones); ERR_NOMEM. */
+ * Errors: ERR_USAGE, unknown name (lists the known ones); ERR_NOMEM. */
 enum err_code presplit(const char *pre, const char *text, size_t n, piece_fn *fn, void *arg,
                        struct err *e);
 

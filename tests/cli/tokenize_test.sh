@@ -83,7 +83,7 @@ refuses 2 'no model' --no-bos
 refuses 2 '--pre NAME' --pieces
 refuses 2 'only --pieces' -m "$model" --pre glm4
 refuses 2 'give one of them' -m "$model" --pieces --decode
-refuses 1 'known are deepseek-llm' --pieces --pre llama-bpe
+refuses 2 'give one of deepseek-llm' --pieces --pre llama-bpe
 refuses 1 "$work/none.gguf" -m "$work/none.gguf"
 
 exit $bad
