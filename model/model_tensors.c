@@ -216,7 +216,7 @@ static const struct gguf_tensor *companion_of(const struct gguf *g, const struct
 static enum err_code report_rest(const struct model *m, const struct taken *taken, struct err *e)
 {
     const char *first = NULL, *path = gguf_part_path(m->gguf, 0);
-    int n_ignored = 0, n_beyond = 0;
+    int n_ignored = 0, n_mtp = 0, n_beyond = 0;
 
     for (int i = 0; i < gguf_tensor_count(m->gguf); i++) {
         const struct gguf_tensor *t = gguf_tensor_at(m->gguf, i), *owner;
@@ -225,7 +225,7 @@ static enum err_code report_rest(const struct model *m, const struct taken *take
         if (is_taken(taken, t))
             continue;
         if (sscanf(t->name, "blk.%6d.", &layer) == 1 && layer >= m->hp.n_layers) {
-            n_beyond++;
+            ++*(layer < m->hp.n_layers_file ? &n_mtp : &n_beyond);
             continue;
         }
         owner = companion_of(m->gguf, taken, t->name);
@@ -238,8 +238,11 @@ static enum err_code report_rest(const struct model *m, const struct taken *take
             first = t->name;
         n_ignored++;
     }
+    if (n_mtp)
+        log_info("%s: %d tensors of blocks for multi-token prediction are skipped", path, n_mtp);
     if (n_beyond)
-        log_info("%s: %d tensors of blocks for multi-token prediction are skipped", path, n_beyond);
+        log_warn("%s: %d tensors of further blocks are not used: block_count is %d", path, n_beyond,
+                 m->hp.n_layers_file);
     if (n_ignored)
         log_warn("%s: %d tensors are not used, the first is %s", path, n_ignored, first);
     return ERR_OK;
