@@ -2,7 +2,6 @@
 /* cli/options.c - walks the command line; see options.h. */
 #include "cli/options.h"
 
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -36,10 +35,25 @@ static enum option_id find_option(enum command_id command, const char *name, siz
 }
 
 struct nearest {
-    const char *name;
+    const char *name; /* as typed, from here on without dashes in front */
     char word[NAME_MAX_LEN];
     int distance;
 };
+
+/* Number of edits, and 1 where one name begins the other ("--ctx") or is a word of it ("--size").
+ */
+static int name_distance(const char *a, const char *b)
+{
+    const char *shorter = strlen(a) < strlen(b) ? a : b, *longer = shorter == a ? b : a;
+    size_t len = strlen(shorter);
+    const char *at = strstr(longer, shorter);
+    int edits = str_distance(a, b);
+
+    if (len < 3 || !at || edits == 0)
+        return edits;
+    int begins = at == longer && (shorter == a || at[len] == '-');
+    return begins || (at > longer && at[-1] == '-' && (!at[len] || at[len] == '-')) ? 1 : edits;
+}
 
 static void compare_name(void *arg, const char *word, size_t len)
 {
@@ -50,22 +64,26 @@ static void compare_name(void *arg, const char *word, size_t len)
         return;
     memcpy(copy, word, len);
     copy[len] = 0;
-    int distance = str_distance(n->name, copy);
+    int distance = name_distance(n->name, copy + strspn(copy, "-"));
     if (distance < n->distance) {
         n->distance = distance;
         memcpy(n->word, copy, len + 1);
     }
 }
 
+/* A name that shares less than half its letters with the nearest one gets no suggestion. */
 static enum err_code unknown_option(enum command_id command, const char *name, struct err *e)
 {
-    struct nearest n = { .name = name, .word = "--help", .distance = INT_MAX };
+    const char *bare = name + strspn(name, "-"), *help = commands[command].name;
+    struct nearest n = { .name = bare, .distance = (int)strlen(bare) / 2 + 1 };
 
     for (int i = 0; i < OPTION_COUNT; i++)
         if (option_rows[i].takes >> command & 1)
             word_each(option_rows[i].names, ' ', compare_name, &n);
+    if (!*n.word)
+        return err_set(e, ERR_USAGE, "%s: no such option; latent help %s lists all", name, help);
     return err_set(e, ERR_USAGE, "%s: no such option; the nearest is %s, latent help %s lists all",
-                   name, n.word, commands[command].name);
+                   name, n.word, help);
 }
 
 /* ---- One option ----------------------------------------------------------- */

@@ -168,6 +168,10 @@ static void unknown_options_name_the_nearest(void **state)
 
     refuses(COMMAND_generate, "--ctx-sise 4", "--ctx-size");
     refuses(COMMAND_generate, "--tmep 4", "--temp");
+    refuses(COMMAND_generate, "--ctx 4", "nearest is --ctx-size");
+    refuses(COMMAND_generate, "--context-size 4", "nearest is --ctx-size");
+    refuses(COMMAND_plan, "--rule x", "nearest is --rules");
+    refuses(COMMAND_generate, "--max-tokens 4", "such option; latent help generate");
     refuses(COMMAND_generate, "--pp 4", "not an option of latent generate");
     memset(line, '-', 100);
     line[100] = 0;
