@@ -43,7 +43,7 @@ enum err_code link_send(int fd, enum link_kind kind, const void *payload, size_t
                                  (uint8_t)(n >> 24), (uint8_t)kind };
     struct iovec v[2] = {
         {.iov_base = head,                        .iov_len = sizeof head},
-        { .iov_base = (void *)(uintptr_t)payload, .iov_len = n          }
+        { .iov_base = (void *)payload, .iov_len = n          }
     };
 
     if (n > LINK_MAX_FRAME)
@@ -291,7 +291,7 @@ enum err_code link_get_begin(struct link_begin *b, const struct link_frame *f,
 
 void link_begin_free(struct link_begin *b)
 {
-    free((void *)(uintptr_t)b->sampling.bias);
+    free((void *)b->sampling.bias);
     free(b->history);
     *b = (struct link_begin){ 0 };
 }
