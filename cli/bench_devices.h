@@ -3,7 +3,7 @@
 #ifndef CLI_BENCH_DEVICES_H
 #define CLI_BENCH_DEVICES_H
 
-#include "cli/options.h"
+#include "options/options.h"
 
 enum err_code bench_devices(const struct options *o, struct err *e);
 

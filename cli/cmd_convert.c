@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* cli/cmd_convert.c - `latent convert`: rewrites the attention layout of a file. */
-#include "cli/options.h"
+#include "options/options.h"
 #include "model/layout_convert.h"
 
 enum err_code run_convert(const struct options *o, struct err *e)

@@ -9,7 +9,7 @@
 
 #include "base/log.h"
 #include "cli/inspect.h"
-#include "cli/options.h"
+#include "options/options.h"
 #include "model/model.h"
 
 /* Whether some tensor data is there: then missing bytes mean damage, not a header alone. */

@@ -12,7 +12,7 @@
 #include "base/log.h"
 #include "base/str.h"
 #include "cli/machine.h"
-#include "cli/options.h"
+#include "options/options.h"
 #include "cli/state_dir.h"
 #include "cli/output.h"
 #include "placement/changes.h"

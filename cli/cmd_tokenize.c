@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "cli/json_out.h"
-#include "cli/options.h"
+#include "options/options.h"
 #include "cli/output.h"
 #include "cli/text_file.h"
 #include "model/gguf.h"

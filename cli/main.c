@@ -13,14 +13,14 @@
 #include "base/draft.h"
 #include "base/log.h"
 #include "cli/commands.h"
-#include "cli/options.h"
+#include "options/options.h"
 #include "cli/output.h"
 
 static void print_overview(FILE *to)
 {
     fprintf(to, "usage: latent SUBCOMMAND [options]\n\n");
     for (int i = 0; i < COMMAND_COUNT; i++)
-        if (commands[i].run)
+        if (command_runs[i])
             fprintf(to, "  %-12s %s\n", commands[i].name, commands[i].help);
     fprintf(to, "  %-12s %s\n", "help",
             "this page, or that of a subcommand: latent help SUBCOMMAND");
@@ -34,7 +34,7 @@ static enum err_code want_command(const char *name, enum command_id *out, struct
         return err_set(e, ERR_USAGE,
                        "%.60s: no such subcommand; the nearest is %s, latent help lists all", name,
                        command_nearest(name));
-    if (!commands[*out].run)
+    if (!command_runs[*out])
         return err_set(e, ERR_USAGE, "%s: not in this version yet; latent help lists what is",
                        name);
     return ERR_OK;
@@ -64,7 +64,7 @@ static enum err_code run_command(const char *name, int argc, char *const *argv, 
         options_print_help(stdout, id);
     } else if (rc == ERR_OK) {
         log_set_quiet(o.quiet);
-        rc = commands[id].run(&o, e);
+        rc = command_runs[id](&o, e);
     }
     options_free(&o);
     return rc;

@@ -7,7 +7,7 @@
 #ifndef CLI_SESSION_H
 #define CLI_SESSION_H
 
-#include "cli/options.h"
+#include "options/options.h"
 #include "model/model.h"
 #include "model/tokenizer.h"
 #include "rank/engine.h"

@@ -7,8 +7,8 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "cli/options.h"
-#include "cli/options_table.h"
+#include "options/options.h"
+#include "options/options_table.h"
 
 enum { MAX_WORDS = 32 };
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* cli/options_help.c - the help page of a command. */
-#include "cli/options_table.h"
+/* options/options_help.c - the help page of a command. */
+#include "options/options_table.h"
 
 #include <string.h>
 
@@ -62,8 +62,8 @@ void options_print_help(FILE *to, enum command_id command)
 {
     const struct command *c = &commands[command];
 
-    fprintf(to, "usage: latent %s [options]%s%s\n%s\n\n", c->name, *c->arguments ? " " : "",
-            c->arguments, c->help);
+    fprintf(to, "usage: %s [options]%s%s\n%s\n\n", c->call, *c->arguments ? " " : "", c->arguments,
+            c->help);
     for (int i = 0; i < OPTION_COUNT; i++)
         if (option_rows[i].takes >> command & 1)
             print_row(to, (enum option_id)i, command);

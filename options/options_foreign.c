@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* cli/options_foreign.c - options of the peers, and of later versions. */
-#include "cli/options_table.h"
+/* options/options_foreign.c - options of the peers, and of later versions. */
+#include "options/options_table.h"
 
 #include <string.h>
 
@@ -8,10 +8,10 @@
 
 static const struct foreign_option foreign[] = {
 #define X(VALUE, names, accepted, what) { FOREIGN_##VALUE, names, accepted, what },
-#include "cli/options_later.def"
+#include "options/options_later.def"
 #undef X
 #define X(VALUE, names, reply) { FOREIGN_##VALUE, names, NULL, reply },
-#include "cli/options_peer.def"
+#include "options/options_peer.def"
 #undef X
 };
 

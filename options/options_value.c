@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* cli/options_value.c - from the text of a value to its field. */
-#include "cli/options_table.h"
+/* options/options_value.c - from the text of a value to its field. */
+#include "options/options_table.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 const struct option_row option_rows[OPTION_COUNT] = {
 #define X(KIND, field, names, value, def, min, max, takes, help) \
     { KIND_##KIND, takes, names, value, def, min, max, help, offsetof(struct options, field) },
-#include "cli/options.def"
+#include "options/options.def"
 #undef X
 };
 
@@ -20,7 +20,7 @@ static const struct {
 } own_defaults[] = {
 #define X(KIND, field, names, value, def, min, max, takes, help)
 #define D(command, field, def) { COMMAND_##command, OPTION_##field, def },
-#include "cli/options.def"
+#include "options/options.def"
 #undef X
 #undef D
 };

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* cli/options.c - walks the command line; see options.h. */
-#include "cli/options.h"
+/* options/options.c - walks the command line; see options.h. */
+#include "options/options.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/str.h"
-#include "cli/options_table.h"
+#include "options/options_table.h"
 
 enum { NAME_MAX_LEN = 64 };
 
@@ -74,16 +74,16 @@ static void compare_name(void *arg, const char *word, size_t len)
 /* A name that shares less than half its letters with the nearest one gets no suggestion. */
 static enum err_code unknown_option(enum command_id command, const char *name, struct err *e)
 {
-    const char *bare = name + strspn(name, "-"), *help = commands[command].name;
+    const char *bare = name + strspn(name, "-"), *help = commands[command].ask_help;
     struct nearest n = { .name = bare, .distance = (int)strlen(bare) / 2 + 1 };
 
     for (int i = 0; i < OPTION_COUNT; i++)
         if (option_rows[i].takes >> command & 1)
             word_each(option_rows[i].names, ' ', compare_name, &n);
     if (!*n.word)
-        return err_set(e, ERR_USAGE, "%s: no such option; latent help %s lists all", name, help);
-    return err_set(e, ERR_USAGE, "%s: no such option; the nearest is %s, latent help %s lists all",
-                   name, n.word, help);
+        return err_set(e, ERR_USAGE, "%s: no such option; %s lists all", name, help);
+    return err_set(e, ERR_USAGE, "%s: no such option; the nearest is %s, %s lists all", name,
+                   n.word, help);
 }
 
 /* ---- One option ----------------------------------------------------------- */
@@ -127,8 +127,8 @@ static enum err_code read_option(struct walk *w, const char *word, struct err *e
     int elsewhere;
 
     if (len >= sizeof name)
-        return err_set(e, ERR_USAGE, "%.40s...: no such option; latent help %s lists all", word,
-                       commands[w->o->command].name);
+        return err_set(e, ERR_USAGE, "%.40s...: no such option; %s lists all", word,
+                       commands[w->o->command].ask_help);
     memcpy(name, word, len);
     name[len] = 0;
 
@@ -139,8 +139,8 @@ static enum err_code read_option(struct walk *w, const char *word, struct err *e
     if (f)
         return read_foreign(w, f, name, value, e);
     if (elsewhere)
-        return err_set(e, ERR_USAGE, "%s: not an option of latent %s; latent help %s lists them",
-                       name, commands[w->o->command].name, commands[w->o->command].name);
+        return err_set(e, ERR_USAGE, "%s: not an option of %s; %s lists them", name,
+                       commands[w->o->command].call, commands[w->o->command].ask_help);
     return unknown_option(w->o->command, name, e);
 }
 
@@ -162,7 +162,7 @@ static enum err_code push_arg(struct options *o, const char *word, struct err *e
     const struct command *c = &commands[o->command];
 
     if (o->n_args >= c->max_args)
-        return err_set(e, ERR_USAGE, "%.60s: one word too many; latent %s takes %s", word, c->name,
+        return err_set(e, ERR_USAGE, "%.60s: one word too many; %s takes %s", word, c->call,
                        c->max_args ? c->arguments : "options only (the model is -m FILE)");
     o->args[o->n_args++] = word;
     return ERR_OK;

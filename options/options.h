@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: MIT */
+/* options/options.h - the options of one run of a program, as options.def declares them.
+ *
+ * Defaults first, then the command line, in order; the last value wins, and options that may
+ * be repeated collect.  Flags of the peers are accepted and answered with one line
+ * (options_peer.def), those of later versions are refused by name (options_later.def).
+ */
+#ifndef OPTIONS_OPTIONS_H
+#define OPTIONS_OPTIONS_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "base/err.h"
+#include "options/commands.h"
+
+struct count_list {
+    int64_t *v; /* [n], owned by the options */
+    size_t n;
+};
+struct text_list {
+    const char **v; /* [n], the array owned by the options, the texts borrowed */
+    size_t n;
+};
+
+typedef int option_FLAG;
+typedef int64_t option_COUNT;
+typedef double option_REAL;
+typedef const char *option_TEXT; /* borrowed from argv, or NULL */
+typedef struct count_list option_COUNTS;
+typedef struct text_list option_TEXTS;
+typedef int option_CHOICE; /* index of the word in the row's list */
+
+enum option_id {
+#define X(KIND, field, names, value, def, min, max, takes, help) OPTION_##field,
+#include "options/options.def"
+#undef X
+    OPTION_COUNT
+};
+
+enum { OPTIONS_MAX_ARGS = 2 };
+
+struct options {
+    enum command_id command;
+#define X(KIND, field, names, value, def, min, max, takes, help) option_##KIND field;
+#include "options/options.def"
+#undef X
+    unsigned char given[OPTION_COUNT];  /* 1: by the user, not by default */
+    const char *args[OPTIONS_MAX_ARGS]; /* [n_args], what is not an option */
+    int n_args;
+    int help; /* -h or --help was among them: nothing else was checked */
+};
+
+/* Reads the words after the command's name.  End with options_free, also after a failure.
+ * Errors: ERR_USAGE, with the option, what is wrong and what it wants. */
+enum err_code options_parse(struct options *o, enum command_id command, int argc, char *const *argv,
+                            struct err *e);
+void options_free(struct options *o);
+
+/* The word that a CHOICE has now, NUL-terminated in buf. */
+const char *options_choice(const struct options *o, enum option_id id, char *buf, size_t size);
+
+/* The help page of one command. */
+void options_print_help(FILE *to, enum command_id command);
+
+#endif
