@@ -33,10 +33,14 @@ struct comm;
 struct comm_options {
     enum comm_reduce reduce;
     int deadline_ms;         /* no heartbeat for so long: the peer is dead; default 10000      */
-    int hang_ms;             /* beats but no progress for so long: hung; default 30000         */
+    int hang_ms;             /* in a step, beats but no progress for so long (or for 20 median
+                                steps): hung; default 30000                                    */
+    int n_threads;           /* of this rank's team; default 1                                 */
     int spin_us;             /* how long a wait spins before it sleeps; -1: 200 where all threads
                                 of the host have a core of their own, otherwise 5              */
-    int64_t max_rows, width; /* of comm_settle: sizes the buffers                              */
+    int64_t max_rows, width; /* of comm_settle; 0: said later with comm_reserve                */
+    int hosts;               /* threads only, for tests: ranks pretend to sit on so many hosts */
+    int delay_us;            /* for tests: what passes between hosts is so late                */
 };
 
 void comm_options_default(struct comm_options *o);
@@ -55,8 +59,16 @@ enum err_code comm_create_mpi(struct comm **out, const struct comm_options *o, s
 /* Whether this process was started by mpirun or srun (looks at the environment only). */
 int comm_under_mpi(void);
 
-/* Collective unless the group has failed: then it does not wait for anybody. */
+/* Collective unless the group has failed: then it does not wait for anybody.  A process of a
+ * failed mpi group leaves with _exit and a code other than 0 afterwards: MPI must not be
+ * finalized any more.  (If it does not within two seconds, its watch thread does so.) */
 void comm_free(struct comm **c);
+
+/* Sizes the buffers of comm_settle; collective, once.  Errors, the same on all ranks: ERR_NOMEM. */
+enum err_code comm_reserve(struct comm *c, int64_t max_rows, int64_t width, struct err *e);
+
+/* Bytes that one rank maps for a group: what is shared by a host is counted in its first rank. */
+size_t comm_bytes(const struct comm *c, int64_t max_rows, int64_t width);
 
 int comm_rank(const struct comm *c);
 int comm_size(const struct comm *c);
@@ -89,13 +101,30 @@ void comm_all_gather(struct comm *c, const void *mine, size_t bytes, void *all);
 
 void comm_barrier(struct comm *c);
 
+/* ---- Before anything is allocated: all ranks learn the same verdict. ---- */
+
+/* Every rank must have said the same `text` (at most 1000 bytes) about `what` ("model", "build").
+ * Errors: ERR_PEER, names the first rank that differs from rank 0, and both texts. */
+enum err_code comm_agree(struct comm *c, const char *what, const char *text, struct err *e);
+
+/* devices: the identities (a UUID, a PCI address) of what this rank alone may use, separated by
+ * blanks, at most 1000 bytes.  Errors: ERR_USAGE, two ranks of one host claim the same: names both.
+ */
+enum err_code comm_claim_devices(struct comm *c, const char *devices, struct err *e);
+
+/* rc, e: how something went here.  Returns the first rank's failure on all ranks, with its rank
+ * and host before the message; ERR_OK if all went well; ERR_PEER if the group has failed. */
+enum err_code comm_share_error(struct comm *c, enum err_code rc, struct err *e);
+
 /* Gives up: tells the other ranks why, without waiting for them. */
 void comm_abort(struct comm *c, const char *why);
 
-/* ERR_OK, or ERR_PEER with one line that names rank, host and step of what failed. */
+/* ERR_OK, or ERR_PEER with one line that names rank, host and step of what failed.  In an mpi
+ * group that line has been logged already, by one rank of each host. */
 enum err_code comm_check(const struct comm *c, struct err *e);
 
-/* What the engine is doing, for the message of a fault and for the watch of progress. */
+/* The step that begins, or -1 between steps: for the message of a fault, and since only a rank in
+ * a step can hang.  Any number of ranks may wait for a step for any time. */
 void comm_set_step(struct comm *c, int64_t step);
 
 /* Time spent in sums since the last call, of thread 0, in microseconds. */
