@@ -4,6 +4,7 @@
 
 #include "placement/probe.h"
 #include "support.h"
+#include "tests/support/temp_dir.h"
 
 static struct inventory read_inventory(const char *spec)
 {
@@ -105,23 +106,19 @@ static void one_clear_line_each(void **state)
 
 static void files_with_comments(void **state)
 {
-    char path[] = "/tmp/latentd-devices-XXXXXX", spec[64];
-    const char *text = "# two boxes\nhost(ram=1G, # small\n  bw=10G),\nhost(ram=2G,bw=zz)\n";
     struct inventory m;
     struct err e = { 0 };
-    int fd = mkstemp(path);
 
     (void)state;
-    assert_true(fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text));
-    snprintf(spec, sizeof spec, "@%s", path);
-    assert_int_equal(inventory_read(&m, spec, &e), ERR_USAGE);
+    assert_int_equal(temp_file("boxes", "# two boxes\nhost(ram=1G, # small\n  bw=10G),\n"
+                                        "host(ram=2G,bw=zz)\n"),
+                     0);
+    assert_int_equal(inventory_read(&m, "@boxes", &e), ERR_USAGE);
     assert_non_null(strstr(e.msg, ":4: bw wants a number"));
-    assert_int_equal(ftruncate(fd, (off_t)(strstr(text, ",\nhost") - text)), 0);
-    close(fd);
-    assert_int_equal(inventory_read(&m, spec, &e), ERR_OK);
+    assert_int_equal(temp_file("boxes", "host(ram=1G, # small\n  bw=10G)\n"), 0);
+    assert_int_equal(inventory_read(&m, "@boxes", &e), ERR_OK);
     assert_int_equal(m.n, 1);
     inventory_free(&m);
-    unlink(path);
     assert_int_equal(inventory_read(&m, "@/nonexistent", &e), ERR_IO);
 }
 
@@ -165,5 +162,5 @@ int main(void)
         cmocka_unit_test(one_clear_line_each),       cmocka_unit_test(files_with_comments),
         cmocka_unit_test(ranks_over_hosts),          cmocka_unit_test(this_machine),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, temp_dir_enter, temp_dir_remove);
 }

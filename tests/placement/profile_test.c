@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "placement/profile.h"
+#include "tests/support/temp_dir.h"
 
 static const struct profile sample = {
     .cpu = "Test CPU",
@@ -25,21 +26,7 @@ static const struct profile sample = {
     .disk_bytes_per_s = 3e9,
 };
 
-static char path[] = "/tmp/latentd-profile-XXXXXX";
-
-static int make_file(void **state)
-{
-    int fd = mkstemp(path);
-
-    (void)state;
-    return fd < 0 ? -1 : close(fd);
-}
-
-static int remove_file(void **state)
-{
-    (void)state;
-    return unlink(path);
-}
+static const char path[] = "devices.json";
 
 static void there_and_back(void **state)
 {
@@ -81,30 +68,27 @@ static void files_that_are_none(void **state)
     static const struct {
         const char *text, *says;
     } rows[] = {
-        {"",                                                                                     "profile-" },
-        { "[]",                                                                                  "version"  },
-        { "{\"version\":2}",                                                                     "version 2"},
-        { "{\"version\":1,\"cpu\":3,\"cores\":0",                                                "profile-" },
-        { "{\"version\":1,\"cores\":0}",                                                         "cores"    },
-        { "{\"version\":1,\"cores\":1e9}",                                                       "cores"    },
-        { "{\"version\":1,\"cores\":1,\"numa\":1}",                                              "reads"    },
-        { "{\"version\":1,\"cores\":1,\"numa\":1,\"reads\":[]," REST,                            "reads"    },
-        { "{\"version\":1,\"cores\":1,\"numa\":1,\"reads\":[7]," REST,                           "threads"  },
+        {"",                                                                                     "devices.json:1"},
+        { "[]",                                                                                  "version"       },
+        { "{\"version\":2}",                                                                     "version 2"     },
+        { "{\"version\":1,\"cpu\":3,\"cores\":0",                                                "devices.json:1"},
+        { "{\"version\":1,\"cores\":0}",                                                         "cores"         },
+        { "{\"version\":1,\"cores\":1e9}",                                                       "cores"         },
+        { "{\"version\":1,\"cores\":1,\"numa\":1}",                                              "reads"         },
+        { "{\"version\":1,\"cores\":1,\"numa\":1,\"reads\":[]," REST,                            "reads"         },
+        { "{\"version\":1,\"cores\":1,\"numa\":1,\"reads\":[7]," REST,                           "threads"       },
         { "{\"version\":1,\"cores\":1,\"numa\":1,\"reads\":[{\"threads\":1,\"node\":-2}]," REST,
-         "node"                                                                                             },
+         "node"                                                                                                  },
         { "{\"version\":1,\"cores\":1,\"numa\":1,\"reads\":[{\"threads\":1,\"node\":0,"
           "\"bytes_per_s\":1e300}]," REST,
-         "bytes_per_s"                                                                                      },
+         "bytes_per_s"                                                                                           },
     };
 
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct profile p = sample;
         struct err e = { 0 };
-        FILE *f = fopen(path, "w");
-        assert_non_null(f);
-        fputs(rows[i].text, f);
-        fclose(f);
+        assert_int_equal(temp_file(path, rows[i].text), 0);
         if (profile_read(&p, path, &e) != ERR_FORMAT)
             fail_msg("'%s' is accepted", rows[i].text);
         if (!strstr(e.msg, rows[i].says))
@@ -125,5 +109,5 @@ int main(void)
         cmocka_unit_test(files_that_are_none),
     };
 
-    return cmocka_run_group_tests(tests, make_file, remove_file);
+    return cmocka_run_group_tests(tests, temp_dir_enter, temp_dir_remove);
 }

@@ -5,6 +5,7 @@
 
 #include "placement/number_range.h"
 #include "support.h"
+#include "tests/support/temp_dir.h"
 
 static struct rules read_rules(const char *text)
 {
@@ -123,25 +124,19 @@ static void wrong_targets(void **state)
 
 static void files(void **state)
 {
-    char path[] = "/tmp/latentd-rules-XXXXXX";
     const char *text = "# experts\n\n  exps=CPU   # all of them\r\nattn=CUDA0,ffn=CUDA1\n#x=CPU\n"
                        "blk=FOO";
     struct rules r = { 0 };
     struct err e = { 0 };
-    int fd = mkstemp(path);
-    char want[64];
 
     (void)state;
-    assert_true(fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text));
-    close(fd);
-    assert_int_equal(rules_add_file(&r, path, &e), ERR_OK);
-    unlink(path);
+    assert_int_equal(temp_file("my.rules", text), 0);
+    assert_int_equal(rules_add_file(&r, "my.rules", &e), ERR_OK);
     assert_int_equal(r.n, 4);
     check_rule(&r, 0, "exps", "CPU");
     assert_int_equal(r.v[0].column, 3);
     check_rule(&r, 2, "ffn", "CUDA1");
-    snprintf(want, sizeof want, "%s:4", path);
-    assert_string_equal(r.v[2].source, want);
+    assert_string_equal(r.v[2].source, "my.rules:4");
     assert_non_null(r.v[3].error);
     assert_int_equal(rules_add_file(&r, "/nonexistent/rules", &e), ERR_IO);
     rules_free(&r);
@@ -219,5 +214,5 @@ int main(void)
         cmocka_unit_test(files),         cmocka_unit_test(nothing_is_an_error),
         cmocka_unit_test(number_ranges), cmocka_unit_test(appended),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, temp_dir_enter, temp_dir_remove);
 }

@@ -17,6 +17,7 @@
 #include <cmocka.h>
 
 #include "rank/engine.h"
+#include "tests/support/temp_dir.h"
 
 #define MODEL TEST_DATA "/models/tiny-v3-q4_k_m.gguf"
 
@@ -36,29 +37,21 @@ static const struct row {
     { "output_norm.weight",          NAN,       "the output"},
 };
 
-static char path[] = "/tmp/latentd-numeric-XXXXXX";
+static const char path[] = "copy.gguf";
 
 static int make_copy(void **state)
 {
     char buf[1 << 16];
     size_t n;
-    int fd = mkstemp(path);
-    FILE *from = fopen(MODEL, "rbe"), *to = fd < 0 ? NULL : fdopen(fd, "wb");
+    FILE *from = fopen(MODEL, "rbe"), *to = NULL;
 
-    (void)state;
-    if (!from || !to)
+    if (!from || temp_dir_enter(state) != 0 || !(to = fopen(path, "wbe")))
         return 1;
     while ((n = fread(buf, 1, sizeof buf, from)) > 0)
         if (fwrite(buf, 1, n, to) != n)
             return 1;
     (void)fclose(from);
     return fclose(to);
-}
-
-static int remove_copy(void **state)
-{
-    (void)state;
-    return unlink(path);
 }
 
 /* Writes the tensor's first value; gives what was there. */
@@ -148,5 +141,5 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(place_is_named),
     };
-    return cmocka_run_group_tests(tests, make_copy, remove_copy);
+    return cmocka_run_group_tests(tests, make_copy, temp_dir_remove);
 }

@@ -21,6 +21,7 @@
 #include "model/layout_convert.h"
 #include "rank/engine.h"
 #include "tests/support/golden.h"
+#include "tests/support/temp_dir.h"
 
 enum { N_TOKENS = 70, VOCAB = 333, MAX_WORDS = 48 };
 
@@ -51,8 +52,7 @@ static const struct row {
             "--d-nope 24 --d-rope 12 --d-v 40 --shared 0 --d-expert 56 --type F32", 1},
 };
 
-static char folder[] = "/tmp/latentd-shapes-XXXXXX";
-static char path[64], converted[64];
+static char path[] = "model.gguf", converted[] = "converted.gguf";
 static char *mkmodel;
 static int32_t tokens[N_TOKENS];
 
@@ -179,30 +179,21 @@ static void shape_holds(void **state)
     check_bits(r, 0);
     check_bits(r, 1);
     check_forms_and_layouts(r);
-    (void)unlink(converted);
-    (void)unlink(path);
 }
 
 int main(int argc, char **argv)
 {
     enum { N_ROWS = sizeof rows / sizeof rows[0] };
     struct CMUnitTest tests[N_ROWS];
-    int failed;
 
-    if (argc != 2 || !mkdtemp(folder))
+    if (argc != 2)
         return 2;
     mkmodel = argv[1];
-    (void)snprintf(path, sizeof path, "%s/model.gguf", folder);
-    (void)snprintf(converted, sizeof converted, "%s/converted.gguf", folder);
     for (int i = 0; i < N_TOKENS; i++)
         tokens[i] = (i * 97 + 11) % VOCAB;
     for (int i = 0; i < N_ROWS; i++)
         tests[i] = (struct CMUnitTest){ .name = rows[i].name,
                                         .test_func = shape_holds,
                                         .initial_state = (void *)&rows[i] };
-    failed = cmocka_run_group_tests(tests, NULL, NULL);
-    (void)unlink(converted);
-    (void)unlink(path);
-    (void)rmdir(folder);
-    return failed;
+    return cmocka_run_group_tests(tests, temp_dir_enter, temp_dir_remove);
 }

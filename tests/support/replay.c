@@ -9,6 +9,7 @@
 
 #include "placement/rules.h"
 #include "tests/support/sheet.h"
+#include "tests/support/temp_dir.h"
 
 static void die(const struct replay_row *row, const char *what)
 {
@@ -57,17 +58,12 @@ static void write_header(struct replay_row *row, const char *path)
 
 static void plan_row(struct replay_row *row)
 {
-    char path[] = "/tmp/latentd-replay-XXXXXX";
-    int fd = mkstemp(path);
+    static const char path[] = "replay.gguf";
     struct err e = { 0 };
 
-    if (fd < 0)
-        die(row, "no temporary file");
-    close(fd);
     write_header(row, path);
-    enum err_code rc = model_open(&row->model_open, path, GGUF_HEADERS_ONLY, NULL, 0, &e);
-    unlink(path);
-    if (rc != ERR_OK || inventory_read(&row->inventory, row->devices, &e) != ERR_OK ||
+    if (model_open(&row->model_open, path, GGUF_HEADERS_ONLY, NULL, 0, &e) != ERR_OK ||
+        inventory_read(&row->inventory, row->devices, &e) != ERR_OK ||
         (*row->rules && rules_add_text(&row->rules_read, "-ot", row->rules, &e) != ERR_OK))
         die(row, e.msg);
     int n = gguf_tensor_count(row->model_open->gguf);
@@ -127,8 +123,8 @@ void replay_open(struct replay *r, const char *tsv)
     FILE *f = fopen(tsv, "r");
 
     *r = (struct replay){ .rows = calloc(REPLAY_MAX_ROWS, sizeof *r->rows) };
-    if (!f || !r->rows) {
-        fprintf(stderr, "replay: %s cannot be read\n", tsv);
+    if (!f || !r->rows || temp_dir_enter(NULL) != 0) {
+        fprintf(stderr, "replay: %s cannot be read, or there is no temporary folder\n", tsv);
         exit(1);
     }
     while (r->n < REPLAY_MAX_ROWS && fgets(line, sizeof line, f)) {
@@ -139,6 +135,7 @@ void replay_open(struct replay *r, const char *tsv)
         plan_row(&r->rows[r->n++]);
     }
     fclose(f);
+    temp_dir_remove(NULL);
 }
 
 void replay_close(struct replay *r)

@@ -31,7 +31,8 @@ struct replay {
     int n;
 };
 
-/* Reads the table and plans every row.  Ends the program with a message if it cannot. */
+/* Reads the table and plans every row, in a temporary folder that is gone afterwards (as the
+ * working folder, too).  Ends the program with a message if it cannot. */
 void replay_open(struct replay *r, const char *tsv);
 void replay_close(struct replay *r);
 

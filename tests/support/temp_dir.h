@@ -33,4 +33,13 @@ static inline int temp_dir_remove(void **state)
     return nftw(temp_dir, temp_dir_remove_one, 8, FTW_DEPTH | FTW_PHYS);
 }
 
+/* Writes a file of this text; 0, or -1. */
+static inline int temp_file(const char *path, const char *text)
+{
+    FILE *f = fopen(path, "w");
+    int ok = f && fputs(text, f) >= 0;
+
+    return f && fclose(f) == 0 && ok ? 0 : -1;
+}
+
 #endif
