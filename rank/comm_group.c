@@ -266,6 +266,8 @@ void comm_free(struct comm **c)
     if ((*c)->room) {
         comm_barrier(*c);
         atomic_store(&(*c)->room->seats[(*c)->local].left, 1);
+        if ((*c)->ops->leave)
+            (*c)->ops->leave(*c);
         comm_watch_stop(*c);
     }
     (*c)->ops->close(*c);

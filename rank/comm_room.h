@@ -90,6 +90,8 @@ struct comm_ops {
     /* Tells the other hosts of a fault that this rank was the first to know; NULL: the watch does.
      */
     void (*tell)(struct comm *c, int culprit, const char *line);
+    /* Orderly, after the last barrier; NULL: nothing to do. */
+    void (*leave)(struct comm *c);
     /* Unmaps and closes; the group struct goes with its last rank. */
     void (*close)(struct comm *c);
 };
@@ -105,6 +107,7 @@ struct comm_memory {
 };
 
 struct comm_watch;
+struct comm_wire;
 
 struct comm {
     const struct comm_ops *ops;
@@ -123,6 +126,7 @@ struct comm {
     int64_t spin_ns;
     double sum_us;
     struct comm_watch *watch;
+    struct comm_wire *wire;          /* to the other hosts; leaders of mpi groups only */
     double step_began_s, step_s[15]; /* the last steps, for their median */
     int n_steps;
     _Atomic int64_t hang_ms;

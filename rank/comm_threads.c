@@ -47,6 +47,13 @@ static void group_free(struct group *g)
     free(g);
 }
 
+/* For each rank, and for who creates them. */
+static void group_drop(struct group *g)
+{
+    if (atomic_fetch_sub(&g->users, 1) == 1)
+        group_free(g);
+}
+
 /* ---- Operations ----------------------------------------------------------------- */
 
 static enum err_code threads_offer(struct comm *c, size_t bytes, void **out, struct comm_token *t,
@@ -132,10 +139,7 @@ static void threads_tell(struct comm *c, int culprit, const char *line)
 
 static void threads_close(struct comm *c)
 {
-    struct group *g = c->back;
-
-    if (g && atomic_fetch_sub(&g->users, 1) == 1)
-        group_free(g);
+    group_drop(c->back);
 }
 
 static const struct comm_ops threads_ops = { .name = "threads",
@@ -164,6 +168,7 @@ static struct group *create_group(int hosts)
 
     if (!g)
         return NULL;
+    g->users = 1;
     g->n_hosts = hosts;
     g->hosts = calloc((size_t)hosts, sizeof *g->hosts);
     g->posts = calloc((size_t)hosts, sizeof *g->posts);
@@ -220,17 +225,18 @@ static enum err_code reserve_rank(struct comm *c, struct err *e)
 }
 
 /* Nobody uses them yet. */
-static void drop_ranks(struct comm **out, struct group *g, int n)
+static void drop_ranks(struct comm **out, int n)
 {
     for (int r = 0; r < n; r++) {
         if (!out[r])
             continue;
         comm_watch_stop(out[r]);
+        if (out[r]->back)
+            group_drop(out[r]->back);
         comm_group_fini(out[r]);
         free(out[r]);
         out[r] = NULL;
     }
-    group_free(g);
 }
 
 static enum err_code create_ranks(struct comm **out, int n, int hosts, const struct comm_ops *ops,
@@ -255,7 +261,8 @@ static enum err_code create_ranks(struct comm **out, int n, int hosts, const str
             rc = comm_watch_start(out[r], e);
     }
     if (rc != ERR_OK)
-        drop_ranks(out, g, n);
+        drop_ranks(out, n);
+    group_drop(g);
     return rc;
 }
 

@@ -6,10 +6,12 @@
  *     a rank of this host is silent: no beat for the deadline (stopped, or its process is gone),
  *     this rank hangs: in a step, not waiting for others, and no progress for hang_ms,
  *     everybody waits for everybody: in a step, waiting, no progress for twice that,
+ *     this rank wants to leave and the others do not,
  *
  * The end of a process of this host is seen at once.  Every rank answers for its own progress, so
  * one that hangs is found wherever it is.  When this thread itself was held up, by a stop or for
- * want of a core, it does not hold that against the others.
+ * want of a core, it does not hold that against the others.  The leader of a host also speaks for
+ * it to the other hosts (comm_wire.h).
  */
 #include <errno.h>
 #include <poll.h>
@@ -22,6 +24,7 @@
 
 #include "base/log.h"
 #include "rank/comm_room.h"
+#include "rank/comm_wire.h"
 
 enum { EXIT_GROUP_FAILED = 70, GRACE_MS = 2000 };
 
@@ -36,7 +39,7 @@ struct comm_watch {
     } * peers;      /* [n_local] */
     struct pollfd *polled;
     uint32_t progress;
-    double progress_s, last_tick_s, fault_s;
+    double progress_s, last_tick_s, fault_s, left_s;
 };
 
 /* ---- What a tick looks at --------------------------------------------------------- */
@@ -82,6 +85,18 @@ static void watch_progress(struct comm_watch *w, double now)
     }
 }
 
+static void watch_leaving(struct comm_watch *w, double now)
+{
+    struct comm *c = w->c;
+
+    if (!atomic_load(&c->room->seats[c->local].left))
+        return;
+    if (w->left_s == 0)
+        w->left_s = now;
+    else if ((now - w->left_s) * 1000 > c->opt.deadline_ms)
+        comm_raise(c, c->rank, "cannot leave", "another rank does not end");
+}
+
 /* A rank whose process is about to end for another reason has a moment for it. */
 static void watch_end(struct comm_watch *w, double now)
 {
@@ -107,7 +122,10 @@ static void tick(struct comm_watch *w)
     w->last_tick_s = now;
     if (c->ops->processes)
         watch_peers(w, now);
+    if (c->wire)
+        comm_wire_tick(c, now, late > COMM_TICK_MS * 1e-3 ? late : 0);
     watch_progress(w, now);
+    watch_leaving(w, now);
     watch_end(w, now);
 }
 
@@ -139,9 +157,18 @@ static void *watch_thread(void *arg)
     for (int i = 0; i < c->n_local; i++)
         w->polled[1 + i] = (struct pollfd){ .fd = w->peers[i].pid_fd, .events = POLLIN };
     while (!(w->polled[0].revents & POLLIN)) {
+        struct pollfd *hosts = w->polled + 1 + c->n_local;
+        nfds_t n = (nfds_t)c->n_local + 1;
+        if (c->wire) {
+            comm_wire_polled(c->wire, hosts);
+            n += (nfds_t)c->n_hosts;
+        }
         tick(w);
-        if (poll(w->polled, (nfds_t)c->n_local + 1, COMM_TICK_MS) > 0)
-            watch_processes(w);
+        if (poll(w->polled, n, COMM_TICK_MS) <= 0)
+            continue;
+        watch_processes(w);
+        if (c->wire)
+            comm_wire_read(c, hosts);
     }
     return NULL;
 }
@@ -183,7 +210,7 @@ enum err_code comm_watch_start(struct comm *c, struct err *e)
     w->c = c;
     w->stop_fd = eventfd(0, EFD_CLOEXEC);
     w->peers = calloc((size_t)c->n_local, sizeof *w->peers);
-    w->polled = calloc((size_t)c->n_local + 1, sizeof *w->polled);
+    w->polled = calloc((size_t)c->n_local + 1 + (size_t)c->n_hosts, sizeof *w->polled);
     w->last_tick_s = w->progress_s = clock_seconds();
     if (w->stop_fd < 0 || !w->peers || !w->polled) {
         watch_free(w);
@@ -212,6 +239,8 @@ void comm_watch_stop(struct comm *c)
         return;
     if (write(w->stop_fd, &one, sizeof one) == sizeof one)
         pthread_join(w->thread, NULL);
+    if (c->wire)
+        comm_wire_leave(c);
     watch_free(w);
     c->watch = NULL;
 }

@@ -19,21 +19,15 @@
 #include <cmocka.h>
 
 #include "base/log.h"
-#include "rank/comm.h"
+#include "tests/support/sums.h"
 
-enum { MAX_RANKS = 16, TURNS = 3 };
-
-struct shape {
-    int ranks, threads, hosts;
-    int64_t rows, width;
-    enum comm_reduce reduce;
-};
+enum { MAX_RANKS = 16 };
 
 /* ---- Ranks as threads ------------------------------------------------------------ */
 
 struct rank {
     struct comm *c;
-    const struct shape *shape;
+    const struct sums_shape *shape;
     void (*work)(struct rank *r, int thread);
     float *x;     /* [rows][width] */
     int64_t *bad; /* [rows] */
@@ -72,7 +66,7 @@ static void run_ranks(struct rank *ranks, int n, int threads)
         pthread_join(all[i].id, NULL);
 }
 
-static struct comm_options options_of(const struct shape *s)
+static struct comm_options options_of(const struct sums_shape *s)
 {
     struct comm_options o;
 
@@ -85,7 +79,7 @@ static struct comm_options options_of(const struct shape *s)
     return o;
 }
 
-static void open_ranks(struct rank *ranks, const struct shape *s, const struct comm_options *o,
+static void open_ranks(struct rank *ranks, const struct sums_shape *s, const struct comm_options *o,
                        void (*work)(struct rank *, int))
 {
     struct comm *comms[MAX_RANKS];
@@ -122,122 +116,23 @@ static void close_ranks(struct rank *ranks, int n)
 
 /* ---- Sums ------------------------------------------------------------------------- */
 
-static uint64_t mix(uint64_t v)
-{
-    v = (v ^ v >> 30) * 0xbf58476d1ce4e5b9u;
-    v = (v ^ v >> 27) * 0x94d049bb133111ebu;
-    return v ^ v >> 31;
-}
-
-/* A partial of up to about 2^11. */
-static int64_t partial(int turn, int rank, int64_t element)
-{
-    uint64_t v = mix((uint64_t)element * 64 + (uint64_t)rank * 4 + (uint64_t)turn);
-
-    return (int64_t)v >> (20 + v % 24);
-}
-
-static int64_t bad_of(int turn, int rank, int64_t row)
-{
-    return (row + rank + turn) % 7 == 0;
-}
-
-static float bf16(float v)
-{
-    uint32_t u;
-
-    memcpy(&u, &v, 4);
-    u = (u + 0x7fff + (u >> 16 & 1)) & 0xffff0000u;
-    memcpy(&v, &u, 4);
-    return v;
-}
-
-static float rounded(const struct shape *s, float v)
-{
-    return s->reduce == COMM_BF16 ? bf16(v) : v;
-}
-
-/* First by hosts, then over them, as comm_settle promises for rounded partials. */
-static float expected(const struct shape *s, int turn, int64_t element)
-{
-    int64_t exact = 0;
-    float sum = 0;
-
-    for (int r = 0; r < s->ranks; r++)
-        exact += partial(turn, r, element);
-    if (s->reduce == COMM_EXACT || s->ranks == 1)
-        return (float)exact * 0x1p-32f;
-    for (int h = 0; h < s->hosts; h++) {
-        float of_host = 0;
-        for (int r = 0; r < s->ranks; r++)
-            if (r * s->hosts / s->ranks == h)
-                of_host += rounded(s, (float)partial(turn, r, element) * 0x1p-32f);
-        sum += s->hosts > 1 ? rounded(s, of_host) : of_host;
-    }
-    return sum;
-}
-
-static void fill_rows(struct rank *r, int turn, int thread)
-{
-    const struct shape *s = r->shape;
-    int64_t *rows = comm_rows(r->c), stride = s->width + COMM_EXTRA;
-
-    for (int64_t i = thread; i < s->rows; i += s->threads) {
-        for (int64_t k = 0; k < stride; k++)
-            __atomic_fetch_add(&r->failures, rows[i * stride + k] != 0, __ATOMIC_RELAXED);
-        for (int64_t k = 0; k < s->width; k++)
-            rows[i * stride + k] = partial(turn, comm_rank(r->c), i * s->width + k);
-        rows[i * stride + s->width + COMM_BAD] = bad_of(turn, comm_rank(r->c), i);
-        rows[i * stride + s->width + COMM_DIGEST] = (int64_t)mix((uint64_t)(i + turn));
-    }
-}
-
-static void check_rows(struct rank *r, const float *want, int turn, int thread)
-{
-    const struct shape *s = r->shape;
-
-    for (int64_t i = thread; i < s->rows; i += s->threads) {
-        int64_t bad = 0;
-        for (int q = 0; q < s->ranks; q++)
-            bad += bad_of(turn, q, i);
-        if (memcmp(r->x + i * s->width, want + i * s->width, (size_t)s->width * 4) != 0 ||
-            r->bad[i] != bad)
-            __atomic_fetch_add(&r->failures, 1, __ATOMIC_RELAXED);
-    }
-}
-
-static float *wanted[TURNS]; /* [rows][width], the residual after each turn */
+static struct sums sums;
 
 static void sum_work(struct rank *r, int thread)
 {
-    const struct shape *s = r->shape;
+    int failures = sums_settle(&sums, r->c, r->x, r->bad, thread);
 
-    for (int turn = 0; turn < TURNS; turn++) {
-        fill_rows(r, turn, thread);
-        comm_settle(r->c, cpu_kernels_pick(~0u), r->x, s->rows, r->bad, thread, s->threads);
-        check_rows(r, wanted[turn], turn, thread);
-    }
+    __atomic_fetch_add(&r->failures, failures, __ATOMIC_RELAXED);
     if (thread == 0)
         r->rc = comm_check(r->c, &r->e);
 }
 
-static void compute_wanted(const struct shape *s)
-{
-    int64_t n = s->rows * s->width;
-
-    for (int turn = 0; turn < TURNS; turn++) {
-        wanted[turn] = malloc((size_t)n * sizeof(float));
-        for (int64_t i = 0; i < n; i++)
-            wanted[turn][i] = (turn > 0 ? wanted[turn - 1][i] : 0) + expected(s, turn, i);
-    }
-}
-
-static void check_shape(const struct shape *s)
+static void check_shape(const struct sums_shape *s)
 {
     struct comm_options o = options_of(s);
     struct rank ranks[MAX_RANKS];
 
-    compute_wanted(s);
+    sums_init(&sums, s);
     open_ranks(ranks, s, &o, sum_work);
     run_ranks(ranks, s->ranks, s->threads);
     for (int r = 0; r < s->ranks; r++)
@@ -247,8 +142,7 @@ static void check_shape(const struct shape *s)
                      s->ranks, s->threads, s->hosts, (int)s->rows, (int)s->width, s->reduce, r,
                      ranks[r].failures, ranks[r].e.msg);
     close_ranks(ranks, s->ranks);
-    for (int turn = 0; turn < TURNS; turn++)
-        free(wanted[turn]);
+    sums_fini(&sums);
 }
 
 static void sums_are_exact(void **state)
@@ -261,8 +155,8 @@ static void sums_are_exact(void **state)
         for (int threads = 1; threads <= 3; threads++)
             for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
                 for (int reduce = COMM_EXACT; reduce <= COMM_BF16; reduce++)
-                    check_shape(&(struct shape){ counts[r], threads, 1, rows[i], 273,
-                                                 (enum comm_reduce)reduce });
+                    check_shape(&(struct sums_shape){ counts[r], threads, 1, rows[i], 273,
+                                                      (enum comm_reduce)reduce });
 }
 
 static void sums_over_hosts_are_exact(void **state)
@@ -280,18 +174,18 @@ static void sums_over_hosts_are_exact(void **state)
         for (int threads = 1; threads <= 2; threads++)
             for (int reduce = COMM_EXACT; reduce <= COMM_BF16; reduce++)
                 for (int64_t rows = 1; rows <= 301; rows += 300)
-                    check_shape(&(struct shape){ shapes[i][0], threads, shapes[i][1], rows, 531,
-                                                 (enum comm_reduce)reduce });
+                    check_shape(&(struct sums_shape){ shapes[i][0], threads, shapes[i][1], rows,
+                                                      531, (enum comm_reduce)reduce });
 }
 
 /* Work that is worth a second gate even where ranks share cores. */
 static void many_rows_are_exact(void **state)
 {
     (void)state;
-    check_shape(&(struct shape){ 3, 1, 1, 600, 1024, COMM_EXACT });
-    check_shape(&(struct shape){ 8, 2, 1, 600, 208, COMM_EXACT });
-    check_shape(&(struct shape){ 8, 1, 1, 600, 208, COMM_F32 });
-    check_shape(&(struct shape){ 2, 2, 1, 600, 1000, COMM_EXACT });
+    check_shape(&(struct sums_shape){ 3, 1, 1, 600, 1024, COMM_EXACT });
+    check_shape(&(struct sums_shape){ 8, 2, 1, 600, 208, COMM_EXACT });
+    check_shape(&(struct sums_shape){ 8, 1, 1, 600, 208, COMM_F32 });
+    check_shape(&(struct sums_shape){ 2, 2, 1, 600, 1000, COMM_EXACT });
 }
 
 /* ---- Data of any length -------------------------------------------------------------- */
@@ -301,13 +195,13 @@ enum { LONG = 300000 };
 static void fill_bytes(uint8_t *b, size_t n, int seed)
 {
     for (size_t i = 0; i < n; i++)
-        b[i] = (uint8_t)mix(i + (uint64_t)seed * 1000003);
+        b[i] = (uint8_t)sums_mix(i + (uint64_t)seed * 1000003);
 }
 
 static int differs(const uint8_t *b, size_t n, int seed)
 {
     for (size_t i = 0; i < n; i++)
-        if (b[i] != (uint8_t)mix(i + (uint64_t)seed * 1000003))
+        if (b[i] != (uint8_t)sums_mix(i + (uint64_t)seed * 1000003))
             return 1;
     return 0;
 }
@@ -354,7 +248,7 @@ static void data_reaches_everybody(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
-        struct shape s = { shapes[i][0], 1, shapes[i][1], 1, 16, COMM_EXACT };
+        struct sums_shape s = { shapes[i][0], 1, shapes[i][1], 1, 16, COMM_EXACT };
         struct comm_options o = options_of(&s);
         struct rank ranks[MAX_RANKS];
         open_ranks(ranks, &s, &o, pass_work);
@@ -394,7 +288,7 @@ static void verdict_work(struct rank *r, int thread)
 
 static void all_ranks_learn_the_same_verdict(void **state)
 {
-    struct shape s = { 3, 1, 1, 1, 16, COMM_EXACT };
+    struct sums_shape s = { 3, 1, 1, 1, 16, COMM_EXACT };
     struct comm_options o = options_of(&s);
     struct rank ranks[MAX_RANKS];
 
@@ -412,7 +306,7 @@ enum { CULPRIT = 2, SUMS = 40, AT_SUM = 25 };
 
 static int settle_until_fault(struct rank *r, int thread, int culprit_digest)
 {
-    const struct shape *s = r->shape;
+    const struct sums_shape *s = r->shape;
     int64_t *rows;
 
     for (int i = 0; i < SUMS; i++) {
@@ -468,7 +362,7 @@ static void vanish_work(struct rank *r, int thread)
 
 static void run_fault(void (*work)(struct rank *, int), int hosts, const char *what)
 {
-    struct shape s = { 4, 2, hosts, 3, 64, COMM_EXACT };
+    struct sums_shape s = { 4, 2, hosts, 3, 64, COMM_EXACT };
     struct comm_options o = options_of(&s);
     struct rank ranks[MAX_RANKS];
 
@@ -519,7 +413,7 @@ static void wait_work(struct rank *r, int thread)
 
 static void waiting_for_a_step_is_no_fault(void **state)
 {
-    struct shape s = { 3, 1, 1, 1, 16, COMM_EXACT };
+    struct sums_shape s = { 3, 1, 1, 1, 16, COMM_EXACT };
     struct comm_options o = options_of(&s);
     struct rank ranks[MAX_RANKS];
 
