@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: MIT */
+/* daemon/scheduler.h - which tokens the ranks compute next.
+ *
+ * Continuous batching: every step takes one token of each request that produces, and fills up with
+ * pieces of prompts, up to the tokens that a step may have.  Requests join and leave between steps.
+ *
+ *  - Higher priority first; among equals the client that has been served the fewest tokens; then
+ *    the older request.  A client with many requests therefore has no more than one with few, and
+ *    a running request gives its place up to one of a higher priority, or to a client that has
+ *    at least two fewer running.
+ *  - A request may use every free page.  Where pages run out, the last in that order loses its own
+ *    and waits; what it had stays cached as long as it can, and is computed again otherwise.
+ *  - What it computed is the same whatever the order: form and order of sums come from the position
+ *    alone.
+ *
+ * Pure: no clock, no socket, no thread.  Steps are made one after the other: scheduler_plan, then
+ * scheduler_result for it, before the next.
+ */
+#ifndef DAEMON_SCHEDULER_H
+#define DAEMON_SCHEDULER_H
+
+#include "daemon/requests.h"
+#include "model/hparams.h"
+#include "rank/link.h"
+#include "rank/step.h"
+
+struct scheduler_options {
+    struct step_limits limits;
+    const struct hparams *hp; /* borrowed */
+    int mla, strict_reuse;
+};
+
+/* A request as it enters.  Copied. */
+struct scheduler_request {
+    int64_t number; /* what the caller calls it */
+    const char *client;
+    int priority;
+    int64_t deadline_ms;   /* on the caller's clock; 0: none */
+    const int32_t *tokens; /* [n_tokens], the prompt and what was produced before */
+    int64_t n_tokens, n_prompt, max_tokens; /* max: of produced ones; -1: what the context holds */
+};
+
+/* A request takes a sequence: rank 0 must know before the step. */
+struct scheduler_begin {
+    int64_t number;
+    int seq;
+    const int32_t *tokens; /* [n_tokens], all known so far; valid until the next call */
+    int64_t n_tokens;
+    int64_t n_cached; /* positions that need not be computed */
+};
+
+struct scheduler_end {
+    int64_t number;
+    enum reason reason;
+    int bad_layer; /* of REASON_NUMERIC_ERROR, see batch_token */
+    int64_t bad_pos;
+};
+
+struct scheduler_token {
+    int64_t number;
+    int64_t index; /* of the produced ones, from 0 */
+    int32_t token;
+    int full; /* the last one it may have: end it with REASON_LENGTH unless the token itself does */
+};
+
+/* What a call decided; its lists are the scheduler's, valid until the next call. */
+struct scheduler_output {
+    struct step *step; /* of scheduler_plan: what to run; NULL: nothing */
+    const struct scheduler_begin *begins;
+    const struct scheduler_end *ends;     /* these are gone */
+    const struct scheduler_token *tokens; /* of scheduler_result */
+    int n_begins, n_ends, n_tokens;
+};
+
+struct scheduler_counts {
+    int waiting, running;
+    int64_t pages_total, pages_used, pages_cached;
+    int64_t prompt_tokens, cached_tokens, produced_tokens, preempted;
+};
+
+struct scheduler;
+
+enum err_code scheduler_create(struct scheduler **out, const struct scheduler_options *o,
+                               struct err *e);
+void scheduler_free(struct scheduler **s);
+
+/* Errors: ERR_NOMEM. */
+enum err_code scheduler_add(struct scheduler *s, const struct scheduler_request *r, struct err *e);
+
+/* Takes a request out; what it computed may be reused.  Unknown numbers are ignored. */
+void scheduler_remove(struct scheduler *s, int64_t number);
+
+/* Ends what is late and builds the next step.  id: of the step.  Errors: ERR_NOMEM. */
+enum err_code scheduler_plan(struct scheduler *s, int64_t id, int64_t now_ms,
+                             struct scheduler_output *out, struct err *e);
+
+/* Takes what the step produced: its new tokens, and ends that failed.
+ * Errors: ERR_FORMAT, a result that does not belong to the step; ERR_NOMEM. */
+enum err_code scheduler_result(struct scheduler *s, const struct link_result *r,
+                               struct scheduler_output *out, struct err *e);
+
+/* When the next deadline is, 0: none. */
+int64_t scheduler_deadline(const struct scheduler *s);
+
+void scheduler_count(const struct scheduler *s, struct scheduler_counts *out);
+
+#endif
