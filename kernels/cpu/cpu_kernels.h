@@ -40,12 +40,21 @@ struct cpu_column {
     const int16_t *sum; /* [n/16]  sum of q over each 16                      */
 };
 
-/* acc[c][0..15] += the 16 rows of one x16 group times column c, over matrix columns
- * k0 .. k0 + n - 1.  `group` is the group's first byte and x[c] the whole column; k0 is a
- * multiple of 256, n too unless it reaches the end of the row.
- * acc: [n_cols][16] f32, read and written.  n_cols >= 1, any number. */
-typedef void cpu_dot_fn(enum quant t, const uint8_t *group, int64_t k0, int64_t n,
-                        const struct cpu_column *x, int n_cols, float *acc);
+/* x16 groups of one matrix: `group` is the first one's first byte.  What kernels prepare of the
+ * columns serves all groups of a call, so give them a dozen or more. */
+struct cpu_rows {
+    enum quant t;
+    int n_groups;
+    const uint8_t *group;
+    size_t group_bytes;
+};
+
+/* acc[g][c][0..15] += the 16 rows of group g times column c, over matrix columns
+ * k0 .. k0 + n - 1.  x[c] is the whole column; k0 is a multiple of 256, n too unless it
+ * reaches the end of the row.
+ * acc: [n_groups][n_cols][16] f32, read and written.  n_groups and n_cols >= 1, any number. */
+typedef void cpu_dot_fn(const struct cpu_rows *w, int64_t k0, int64_t n, const struct cpu_column *x,
+                        int n_cols, float *acc);
 
 struct cpu_kernels {
     const char *isa;

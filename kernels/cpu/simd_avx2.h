@@ -368,9 +368,12 @@ union codes {
 };
 
 struct vx {
-    const int8_t *q[VX_COLUMNS];
+    const int8_t *q[VX_COLUMNS]; /* one column alone is read where it lies */
     const int16_t *sum[VX_COLUMNS];
-    _Alignas(32) int16_t wide[VX_COLUMNS][ATOM_BLOCKS][2][8][2]; /* S8: as in struct vs */
+    union {
+        _Alignas(64) int8_t byte[ATOM_BLOCKS][8][VX_COLUMNS][4];
+        int16_t wide[ATOM_BLOCKS][2][8][VX_COLUMNS][2]; /* S8: as in struct vs */
+    };
 };
 
 WORD void vs_put_row(struct vs *w, int r, const int8_t q[32], const int16_t s[2])
@@ -419,17 +422,40 @@ WORD void vx_point(struct vx *v, const struct cpu_column *x, int64_t k, int nc)
     }
 }
 
+/* Four columns of eight words to eight times the words of all four. */
+WORD void put_quads(__m256i to[4], const __m256i x[4])
+{
+    __m256i a = _mm256_unpacklo_epi32(x[0], x[1]), b = _mm256_unpacklo_epi32(x[2], x[3]);
+    __m256i c = _mm256_unpackhi_epi32(x[0], x[1]), d = _mm256_unpackhi_epi32(x[2], x[3]);
+    __m256i w04 = _mm256_unpacklo_epi64(a, b), w15 = _mm256_unpackhi_epi64(a, b);
+    __m256i w26 = _mm256_unpacklo_epi64(c, d), w37 = _mm256_unpackhi_epi64(c, d);
+
+    _mm256_store_si256(to, _mm256_permute2x128_si256(w04, w15, 0x20));
+    _mm256_store_si256(to + 1, _mm256_permute2x128_si256(w26, w37, 0x20));
+    _mm256_store_si256(to + 2, _mm256_permute2x128_si256(w04, w15, 0x31));
+    _mm256_store_si256(to + 3, _mm256_permute2x128_si256(w26, w37, 0x31));
+}
+
 WORD void vx_prepare(struct vx *v, enum form form, int n_blocks, int nc)
 {
-    if (form != FORM_S8 && form != FORM_S8_SCALED)
-        return;
-    for (int c = 0; c < nc; c++)
-        for (int b = 0; b < n_blocks; b++) {
-            __m256i q = _mm256_loadu_si256((const __m256i *)(v->q[c] + 32 * b));
+    bool wide = form == FORM_S8 || form == FORM_S8_SCALED;
 
-            _mm256_store_si256((__m256i *)v->wide[c][b][0], even_bytes(q));
-            _mm256_store_si256((__m256i *)v->wide[c][b][1], odd_bytes(q));
+    for (int b = 0; b < n_blocks; b++) {
+        __m256i q[VX_COLUMNS], even[VX_COLUMNS], odd[VX_COLUMNS];
+
+        for (int c = 0; c < VX_COLUMNS; c++) {
+            q[c] = c < nc ? _mm256_loadu_si256((const __m256i *)(v->q[c] + 32 * b))
+                          : _mm256_setzero_si256();
+            even[c] = even_bytes(q[c]);
+            odd[c] = odd_bytes(q[c]);
         }
+        if (wide) {
+            put_quads((__m256i *)v->wide[b][0], even);
+            put_quads((__m256i *)v->wide[b][1], odd);
+        } else {
+            put_quads((__m256i *)v->byte[b], q);
+        }
+    }
 }
 
 WORD void vx_prepare_one(struct vx *v, enum form form, int n_blocks)
@@ -474,7 +500,7 @@ WORD void vs_dots(vi *sum, const struct vs *w, const struct vx *x, int b, int nc
 
 #pragma GCC unroll 8
         for (int c = 0; c < nc; c++) {
-            vi p = dot_pairs(line, broadcast4(x->wide[c][b][i % 2][i / 2]));
+            vi p = dot_pairs(line, broadcast4(x->wide[b][i % 2][i / 2][c]));
             sum[c] = i == 0 ? p : vi_add(sum[c], p);
             keep_order(&sum[c]);
         }
@@ -491,7 +517,7 @@ WORD void dots_u(vi *sum, const vb *w, const struct vx *x, int b, int nc, int de
     for (int e = 0; e < 8; e++)
 #pragma GCC unroll 8
         for (int c = 0; c < nc; c++) {
-            vi p = dot_bytes(w[e], broadcast4(x->q[c] + 32 * b + 4 * e));
+            vi p = dot_bytes(w[e], broadcast4(x->byte[b][e][c]));
 
             part[c] = e % depth == 0 ? p : add16(part[c], p);
             keep_order(&part[c]);
@@ -516,9 +542,9 @@ WORD void dots_u6_half(vi *sum, const struct lines *w, const struct vx *x, int b
 
 #pragma GCC unroll 8
         for (int c = 0; c < nc; c++) {
-            const int8_t *q = x->q[c] + 32 * b + 4 * e;
-            __m256i p = _mm256_add_epi16(_mm256_maddubs_epi16(w0, broadcast4(q)),
-                                         _mm256_maddubs_epi16(w1, broadcast4(q + 4)));
+            __m256i p =
+                _mm256_add_epi16(_mm256_maddubs_epi16(w0, broadcast4(x->byte[b][e][c])),
+                                 _mm256_maddubs_epi16(w1, broadcast4(x->byte[b][e + 1][c])));
 
             p = _mm256_madd_epi16(p, e < 4 ? s0 : s1);
             part[c] = e == 0 ? p : _mm256_add_epi32(part[c], p);

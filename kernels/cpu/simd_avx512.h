@@ -279,6 +279,7 @@ struct vx {
     const int8_t *q[VX_COLUMNS];
     const int16_t *sum[VX_COLUMNS];
     int32_t bias[VX_COLUMNS][2 * ATOM_BLOCKS]; /* S8: -128 times each sum */
+    _Alignas(64) int8_t copy[VX_COLUMNS][PACK_ATOM];
 };
 
 WORD void vs_put_row(struct vs *w, int r, const int8_t q[32], const int16_t s[2])
@@ -326,15 +327,20 @@ WORD void take_bias(int32_t bias[2 * ATOM_BLOCKS], const int16_t *sum, int n_blo
         bias[h] = -128 * sum[h];
 }
 
-WORD void vx_prepare(struct vx *v, enum form form, int n_blocks, int nc)
-{
-    for (int c = 0; c < nc && (form == FORM_S8 || form == FORM_S8_SCALED); c++)
-        take_bias(v->bias[c], v->sum[c], n_blocks);
-}
-
 WORD void vx_prepare_one(struct vx *v, enum form form, int n_blocks)
 {
-    vx_prepare(v, form, n_blocks, 1);
+    if (form == FORM_S8 || form == FORM_S8_SCALED)
+        take_bias(v->bias[0], v->sum[0], n_blocks);
+}
+
+WORD void vx_prepare(struct vx *v, enum form form, int n_blocks, int nc)
+{
+    for (int c = 0; c < nc; c++) {
+        memcpy(v->copy[c], v->q[c], (size_t)n_blocks * 32);
+        v->q[c] = v->copy[c];
+        if (form == FORM_S8 || form == FORM_S8_SCALED)
+            take_bias(v->bias[c], v->sum[c], n_blocks);
+    }
 }
 
 /* Adds quads of columns 4h .. 4h+3 to sum[c]. */
