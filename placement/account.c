@@ -32,15 +32,17 @@ static int is_vector(const struct plan_tensor *t)
 }
 
 /* A kv_b becomes k_b, transposed and in a float type, and v_b. */
-static int64_t account_kv_b(const struct hparams *hp, enum quant type, int64_t heads)
+static int64_t account_kv_b(const struct plan *p, enum quant type, int64_t heads)
 {
-    enum quant k = quant_info[type].program == QUANT_FLOAT ? type : QUANT_F16;
+    const struct hparams *hp = &p->model->hp;
+    enum quant derived = p->opt.exact_math ? QUANT_F32 : QUANT_F16;
+    enum quant k = quant_info[type].program == QUANT_FLOAT ? type : derived;
 
     return packed(k, hp->kv_lora_rank, hp->d_nope, heads) +
            packed(type, hp->d_v, hp->kv_lora_rank, heads);
 }
 
-int64_t account_memory(const struct model *m, const struct plan_tensor *t, enum device_kind kind,
+int64_t account_memory(const struct plan *p, const struct plan_tensor *t, enum device_kind kind,
                        struct extent x)
 {
     enum quant type = quant_info[t->t->type].plain;
@@ -50,7 +52,7 @@ int64_t account_memory(const struct model *m, const struct plan_tensor *t, enum 
     if (is_vector(t))
         return (int64_t)arena_round((size_t)x.cols * sizeof(float));
     if (t->role == ROLE_ATTN_KV_B)
-        return account_kv_b(&m->hp, type, x.slabs);
+        return account_kv_b(p, type, x.slabs);
     if (t->role == ROLE_TOKEN_EMBD || kind == DEVICE_GPU)
         return (int64_t)arena_round((size_t)(x.rows * x.slabs) *
                                     quant_row_bytes(type, (size_t)x.cols));
@@ -178,15 +180,32 @@ static void take_moe(struct counter *c, const struct hparams *hp, int64_t n)
     take_columns(c, pairs, hp->d_expert);
 }
 
-int64_t account_activations(const struct hparams *hp, const struct plan_options *o, int n_threads,
-                            int64_t heads, int64_t ffn)
+/* Logits on their way to rank 0, with a word for each rank that says whether they are numbers. */
+static void take_head(struct counter *c, const struct hparams *hp, int64_t n,
+                      const struct account_rank *r)
+{
+    enum { GATHER_ROWS = 64 };
+    int64_t rows = n < GATHER_ROWS ? n : GATHER_ROWS;
+
+    take(c, n * (int64_t)sizeof(int32_t));
+    if (r->n_ranks == 1)
+        return;
+    take(c, r->n_ranks * (int64_t)sizeof(size_t));
+    take_floats(c, rows * (r->vocab + 1));
+    if (r->rank == 0)
+        take_floats(c, rows * (hp->n_vocab + r->n_ranks));
+}
+
+int64_t account_activations(const struct hparams *hp, const struct plan_options *o,
+                            const struct account_rank *r)
 {
     struct counter c = { 0 };
-    int64_t n = o->ubatch, d = hp->d_model;
+    int64_t n = o->ubatch, d = hp->d_model, heads = r->heads, ffn = r->columns;
+    int n_threads = r->n_threads;
 
     take_floats(&c, n * d);
     take_floats(&c, n * d);
-    take(&c, n * d * (int64_t)sizeof(int64_t));
+    take(&c, n * (int64_t)sizeof(int64_t));
     take(&c, n_threads * n * (int64_t)sizeof(int64_t));
     take_floats(&c, n * hp->d_rope);
     take_floats(&c, n * hp->q_lora_rank);
@@ -200,6 +219,7 @@ int64_t account_activations(const struct hparams *hp, const struct plan_options 
     take_columns(&c, n, heads * hp->d_v);
     take_columns(&c, n, ffn);
     take_moe(&c, hp, n);
+    take_head(&c, hp, n, r);
     int64_t piece = piece_of(hp, n_threads, o->amb_mib);
     for (int t = 0; t < n_threads; t++)
         take_attention(&c, hp, n, heads, n_threads, piece);
@@ -225,9 +245,25 @@ int64_t account_staging(int n_threads)
     return n_threads * ((int64_t)4 << 20);
 }
 
-int64_t account_comm(const struct hparams *hp, const struct plan_options *o, int n_ranks)
+/* Two buffers of rows for every rank of several.  The leader's: finished sums as f32; with other
+ * hosts a message out and one in from each; the seats of the host's ranks; two boards with a
+ * place for every rank of the group. */
+int64_t account_comm(const struct plan *p, int rank)
 {
-    return n_ranks > 1 ? 2 * o->ubatch * hp->d_model * (int64_t)sizeof(int64_t) : 0;
+    enum { EXTRA = 2, ROOM = 704, SEAT = 128, BOARD = 128 << 10 };
+    int64_t cells = p->opt.ubatch * (int64_t)(p->model->hp.d_model + EXTRA);
+    int64_t rows = (int64_t)arena_round((size_t)cells * sizeof(int64_t));
+    int host = p->ranks[rank].host, hosts = p->inventory->n;
+    int leads = rank == 0 || p->ranks[rank - 1].host != host;
+    int64_t bytes = p->n_ranks > 1 ? 2 * rows : rows;
+
+    if (!leads)
+        return bytes;
+    if (p->n_ranks > 1)
+        bytes += (int64_t)arena_round((size_t)cells * sizeof(float));
+    if (hosts > 1)
+        bytes += (1 + hosts) * rows;
+    return bytes + ROOM + p->inventory->hosts[host].ranks * SEAT + 2 * p->n_ranks * (int64_t)BOARD;
 }
 
 int64_t account_reserve(enum device_kind kind)

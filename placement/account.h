@@ -18,7 +18,7 @@ struct extent {
 struct extent extent_whole(const struct model *m, const struct plan_tensor *t);
 
 /* Bytes in memory, and of the file, of such a piece. */
-int64_t account_memory(const struct model *m, const struct plan_tensor *t, enum device_kind kind,
+int64_t account_memory(const struct plan *p, const struct plan_tensor *t, enum device_kind kind,
                        struct extent x);
 int64_t account_file(const struct plan_tensor *t, struct extent x);
 
@@ -26,9 +26,15 @@ int64_t account_file(const struct plan_tensor *t, struct extent x);
 int64_t account_cache_layer(const struct hparams *hp, enum plan_cache_type type, int64_t n_context);
 int64_t account_cache_row(const struct hparams *hp, enum plan_cache_type type);
 
-/* The activations of a rank that computes so many heads and FFN columns with n_threads threads. */
-int64_t account_activations(const struct hparams *hp, const struct plan_options *o, int n_threads,
-                            int64_t heads, int64_t ffn);
+/* The most that a rank computes of any layer, and its rows of the vocabulary. */
+struct account_rank {
+    int rank, n_ranks, n_threads;
+    int64_t heads, columns, vocab;
+};
+
+/* Its activations; rank 0's of several also hold the logits that it gathers. */
+int64_t account_activations(const struct hparams *hp, const struct plan_options *o,
+                            const struct account_rank *r);
 
 /* Inputs, sums and expert buffers in host memory of a rank that attends on a GPU. */
 int64_t account_expert_buffers(const struct hparams *hp, const struct plan_options *o);
@@ -36,8 +42,9 @@ int64_t account_expert_buffers(const struct hparams *hp, const struct plan_optio
 /* While loading: every thread reads some megabytes at a time. */
 int64_t account_staging(int n_threads);
 
-/* Sums over ranks: what is sent and what arrives. */
-int64_t account_comm(const struct hparams *hp, const struct plan_options *o, int n_ranks);
+/* Rows of partial sums, and where ranks meet: what a host's ranks share is its first one's, the
+ * leader's. */
+int64_t account_comm(const struct plan *p, int rank);
 
 /* Kept free for the process itself; for the CUDA context. */
 int64_t account_reserve(enum device_kind kind);

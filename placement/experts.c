@@ -122,7 +122,7 @@ static void fill_layer(struct dealing *d, struct expert_layer *l, int layer)
         struct extent one = extent_whole(k->p->model, t);
         one.slabs = 1;
         for (int kind = 0; kind < 2; kind++)
-            l->bytes[kind] += account_memory(k->p->model, t, (enum device_kind)kind, one);
+            l->bytes[kind] += account_memory(k->p, t, (enum device_kind)kind, one);
     }
     l->owner = d->owners + (int64_t)at * d->n_experts;
     l->load = d->loads + (int64_t)at * k->p->n_devices;

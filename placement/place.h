@@ -24,13 +24,13 @@ struct planner {
     struct plan *p;
     const struct plan_input *in;
     struct findings *findings;
-    struct place *places;       /* [n_rules]                                              */
-    double skew;                /* see experts.c                                          */
-    int *all_main;              /* [n_ranks] main devices in rank order                   */
-    int *index_of;              /* [n_layers + 1][ROLE_COUNT] tensor index or -1          */
-    int *rank_heads, *rank_ffn; /* [n_ranks] the most a rank computes of any layer   */
-    int *host_attends;          /* [n_ranks] attention of some layer is in host memory          */
-    int *far;                   /* [n_rules] whole tensors that a rule takes away from its GPU   */
+    struct place *places;        /* [n_rules]                                              */
+    double skew;                 /* see experts.c                                          */
+    int *all_main;               /* [n_ranks] main devices in rank order                   */
+    int *index_of;               /* [n_layers + 1][ROLE_COUNT] tensor index or -1          */
+    struct account_rank *shares; /* [n_ranks] for their buffers                            */
+    int *host_attends;           /* [n_ranks] attention of some layer is in host memory          */
+    int *far;                    /* [n_rules] whole tensors that a rule takes away from its GPU   */
 };
 
 /* plan_devices.c */

@@ -43,8 +43,7 @@ enum err_code place_add_part(struct planner *k, int tensor, int device, enum pla
                               .first_range = p->n_ranges,
                               .n_ranges = n,
                               .file_bytes = account_file(t, x),
-                              .memory_bytes =
-                                  account_memory(p->model, t, p->devices[device].kind, x) };
+                              .memory_bytes = account_memory(p, t, p->devices[device].kind, x) };
     memcpy(p->ranges + p->n_ranges, ranges, (size_t)n * sizeof *ranges);
     p->n_ranges += n;
     p->parts[p->n_parts++] = part;
@@ -186,13 +185,14 @@ static enum err_code slice_tensor(struct planner *k, const struct group *g, int 
 /* Remembers the widest slice of each rank, for its buffers. */
 static void note_shares(struct planner *k, const struct group *g, const struct device_list *l)
 {
-    int *most = g->axis == AXIS_HEADS ? k->rank_heads : k->rank_ffn;
-
-    for (int i = 0; g->axis != AXIS_VOCAB && i < l->n; i++) {
+    for (int i = 0; i < l->n; i++) {
         struct plan_range r = slicing_share(&g->s, i, l->n);
-        int rank = k->p->devices[l->v[i]].rank;
-        if (r.end - r.begin > most[rank])
-            most[rank] = (int)(r.end - r.begin);
+        struct account_rank *rank = &k->shares[k->p->devices[l->v[i]].rank];
+        int64_t *most = g->axis == AXIS_HEADS   ? &rank->heads
+                        : g->axis == AXIS_VOCAB ? &rank->vocab
+                                                : &rank->columns;
+        if (r.end - r.begin > *most)
+            *most = r.end - r.begin;
     }
 }
 
@@ -308,6 +308,7 @@ static enum err_code place_output(struct planner *k, struct err *e)
     struct plan_tensor before = *t;
     struct device_list all = { .v = k->all_main, .n = k->p->n_ranks };
     t->role = ROLE_OUTPUT; /* laid out as a matrix this time */
+    note_shares(k, &g, &all);
     enum err_code rc = slice_tensor(k, &g, embedding, &all, e);
     *t = before;
     return rc;
@@ -350,16 +351,18 @@ void place_buffers(struct planner *k)
     for (int r = 0; r < p->n_ranks; r++) {
         const struct plan_rank *rank = &p->ranks[r];
         struct plan_device *main = &p->devices[rank->main], *memory = &p->devices[rank->memory];
-        int threads = main->kind == DEVICE_GPU ? 1 : rank->n_threads;
-        main->activation_bytes +=
-            account_activations(hp, &p->opt, threads, k->rank_heads[r], k->rank_ffn[r]);
+        struct account_rank share = k->shares[r];
+        share.rank = r;
+        share.n_ranks = p->n_ranks;
+        share.n_threads = main->kind == DEVICE_GPU ? 1 : rank->n_threads;
+        main->activation_bytes += account_activations(hp, &p->opt, &share);
+        share.n_threads = rank->n_threads;
         if (main != memory && k->host_attends[r])
-            memory->activation_bytes +=
-                account_activations(hp, &p->opt, rank->n_threads, k->rank_heads[r], k->rank_ffn[r]);
+            memory->activation_bytes += account_activations(hp, &p->opt, &share);
         else if (main != memory) /* experts in host memory have their own inputs and sums there */
             memory->activation_bytes += account_expert_buffers(hp, &p->opt);
         memory->staging_bytes += account_staging(rank->n_threads);
-        main->comm_bytes += account_comm(hp, &p->opt, p->n_ranks);
+        main->comm_bytes += account_comm(p, r);
         memory->reserve_bytes += account_reserve(DEVICE_HOST);
     }
     for (int d = p->n_ranks; d < p->n_devices; d++) {

@@ -126,11 +126,10 @@ static enum err_code planner_allocate(struct planner *k, struct err *e)
     size_t ranks = (size_t)k->p->n_ranks;
 
     k->all_main = calloc(ranks, sizeof *k->all_main);
-    k->rank_heads = calloc(ranks, sizeof *k->rank_heads);
-    k->rank_ffn = calloc(ranks, sizeof *k->rank_ffn);
+    k->shares = calloc(ranks, sizeof *k->shares);
     k->host_attends = calloc(ranks, sizeof *k->host_attends);
     k->far = calloc((size_t)k->in->rules->n + 1, sizeof *k->far);
-    if (!k->all_main || !k->rank_heads || !k->rank_ffn || !k->host_attends || !k->far)
+    if (!k->all_main || !k->shares || !k->host_attends || !k->far)
         return err_set(e, ERR_NOMEM, "no memory to plan for %d ranks", k->p->n_ranks);
     for (int r = 0; r < k->p->n_ranks; r++)
         k->all_main[r] = k->p->ranks[r].main;
@@ -143,8 +142,7 @@ static void planner_free(struct planner *k)
         free(k->places[r].v);
     free(k->places);
     free(k->all_main);
-    free(k->rank_heads);
-    free(k->rank_ffn);
+    free(k->shares);
     free(k->host_attends);
     free(k->far);
     free(k->index_of);

@@ -39,6 +39,7 @@ struct plan_options {
     const struct hot *hot;           /* expert frequencies, or NULL                       */
     const struct efficiency *engine; /* that the prediction is for; NULL: latentd */
     int no_prediction;               /* only where everything goes                        */
+    int exact_math;                  /* float activations: a k_b out of kv_b is F32       */
 };
 
 enum device_kind { DEVICE_HOST, DEVICE_GPU };

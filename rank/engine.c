@@ -67,8 +67,9 @@ static struct weights_options weights_options_of(const struct engine_options *o,
 static enum err_code fit_context(struct engine_memory *mem, const struct model *m,
                                  const struct engine_options *o, int64_t page, struct err *e)
 {
-    int64_t left =
-        sysmem_available() - reserve_bytes - (int64_t)mem->weights - (int64_t)mem->activations;
+    int64_t sums = o->max_batch * (int64_t)(m->hp.d_model + COMM_EXTRA) * (int64_t)sizeof(int64_t);
+    int64_t left = sysmem_available() - reserve_bytes - (int64_t)mem->weights -
+                   (int64_t)mem->activations - sums;
     int64_t fitting = left > 0 ? left / page * CACHE_PAGE : 0;
     int64_t wanted = o->n_context > 0 ? o->n_context : m->hp.context_length * o->n_sequences;
 
@@ -113,6 +114,25 @@ static enum err_code size_share(struct engine_memory *mem, const struct model *m
     return ERR_OK;
 }
 
+static struct engine_options options_of_plan(const struct plan *p, int rank,
+                                             const struct engine_options *o)
+{
+    static const enum cache_type types[] = { [PLAN_CACHE_F16] = CACHE_F16,
+                                             [PLAN_CACHE_BF16] = CACHE_BF16,
+                                             [PLAN_CACHE_F32] = CACHE_F32,
+                                             [PLAN_CACHE_Q8_0] = CACHE_Q8_0 };
+    struct engine_options planned = *o;
+
+    planned.n_threads = p->ranks[rank].n_threads;
+    planned.n_context = p->opt.n_context;
+    planned.n_sequences = p->opt.n_sequences;
+    planned.max_batch = p->opt.ubatch;
+    planned.amb_mib = p->opt.amb_mib;
+    planned.cache_type = types[p->opt.cache_type];
+    planned.exact_math = p->opt.exact_math;
+    return planned;
+}
+
 enum err_code engine_plan(struct engine_memory *mem, const struct model *m,
                           const struct engine_options *o, struct err *e)
 {
@@ -129,10 +149,11 @@ enum err_code engine_plan_rank(struct engine_memory *mem, const struct plan *pla
                                const struct engine_options *o, struct err *e)
 {
     struct share share = { 0 };
+    struct engine_options planned = options_of_plan(plan, rank, o);
     enum err_code rc = share_of_plan(&share, plan, rank, e);
 
     if (rc == ERR_OK)
-        rc = size_share(mem, plan->model, o, &share, plan, e);
+        rc = size_share(mem, plan->model, &planned, &share, plan, e);
     share_free(&share);
     return rc;
 }
@@ -153,44 +174,99 @@ static void set_limits(struct engine *eng)
         eng->limits.n_context = hp->context_length;
 }
 
-static enum err_code engine_load(struct engine *eng, struct err *e)
+/* A comm of its own where nobody gave one. */
+static enum err_code make_comm(struct engine *eng, struct err *e)
+{
+    struct comm_options o;
+
+    if (eng->comm)
+        return ERR_OK;
+    comm_options_default(&o);
+    o.reduce = eng->opt.reduce;
+    o.n_threads = eng->team.n_threads;
+    TRY(comm_create_self(&eng->own_comm, &o, e));
+    eng->comm = eng->own_comm;
+    return ERR_OK;
+}
+
+static enum err_code load(struct engine *eng, struct err *e)
 {
     const struct model *m = eng->model;
     const struct engine_options *o = &eng->opt;
     struct cache_shape shape = shape_of_cache(&m->hp, &eng->share, o->cache_type);
     struct forward_options f = forward_options_of(o, &eng->share, eng->kernels);
+    struct weights_options w = weights_options_of(o, &eng->share);
 
     TRY(cache_create(&eng->cache, &shape, eng->limits.n_pages, o->n_sequences,
                      cache_pages(eng->limits.n_context), e));
-    struct weights_options w = weights_options_of(o, &eng->share);
     TRY(weights_load(&eng->weights, m, &eng->team, &w, e));
-    return forward_create(&eng->forward, &m->hp, eng->weights, eng->cache, &eng->team, &f, e);
+    TRY(forward_create(&eng->forward, &m->hp, eng->weights, eng->cache, eng->comm, &eng->team, &f,
+                       e));
+    return feed_create(&eng->feed, &eng->limits, e);
+}
+
+/* Everything that comes before other ranks are waited for. */
+static enum err_code prepare(struct engine *eng, const struct plan *plan, int rank, struct err *e)
+{
+    team_init(&eng->team, eng->opt.n_threads);
+    TRY(pick_kernels(&eng->kernels, eng->opt.cpu_isa, e));
+    if (plan)
+        TRY(share_of_plan(&eng->share, plan, rank, e));
+    else
+        TRY(share_everything(&eng->share, eng->model, e));
+    TRY(size_share(&eng->memory, eng->model, &eng->opt, &eng->share, plan, e));
+    set_limits(eng);
+    return ERR_OK;
+}
+
+static enum err_code create(struct engine *eng, const struct plan *plan, struct err *e)
+{
+    int64_t width = eng->model->hp.d_model;
+    enum err_code rc = prepare(eng, plan, eng->comm ? comm_rank(eng->comm) : 0, e);
+
+    if (rc == ERR_OK)
+        rc = make_comm(eng, e);
+    if (!eng->comm)
+        return rc;
+    TRY(comm_share_error(eng->comm, rc, e));
+    TRY(comm_reserve(eng->comm, eng->opt.max_batch, width, e));
+    eng->memory.comm = comm_bytes(eng->comm, eng->opt.max_batch, width);
+    return comm_share_error(eng->comm, load(eng, e), e);
+}
+
+static enum err_code create_engine(struct engine **out, const struct model *m,
+                                   const struct plan *plan, struct comm *comm,
+                                   const struct engine_options *o, struct err *e)
+{
+    struct engine *eng = calloc(1, sizeof *eng);
+
+    if (!eng) {
+        (void)err_set(e, ERR_NOMEM, "no memory for an engine");
+        return comm ? comm_share_error(comm, ERR_NOMEM, e) : ERR_NOMEM;
+    }
+    eng->model = m;
+    eng->opt = *o;
+    eng->comm = comm;
+    enum err_code rc = create(eng, plan, e);
+    if (rc == ERR_OK)
+        *out = eng;
+    else
+        engine_free(&eng);
+    return rc;
 }
 
 enum err_code engine_create(struct engine **out, const struct model *m,
                             const struct engine_options *o, struct err *e)
 {
-    struct engine *eng = calloc(1, sizeof *eng);
-    enum err_code rc;
+    return create_engine(out, m, NULL, NULL, o, e);
+}
 
-    if (!eng)
-        return err_set(e, ERR_NOMEM, "no memory for an engine");
-    eng->model = m;
-    eng->opt = *o;
-    team_init(&eng->team, o->n_threads);
-    if ((rc = pick_kernels(&eng->kernels, o->cpu_isa, e)) != ERR_OK ||
-        (rc = share_everything(&eng->share, m, e)) != ERR_OK ||
-        (rc = size_share(&eng->memory, m, o, &eng->share, NULL, e)) != ERR_OK)
-        goto out;
-    set_limits(eng);
-    if ((rc = engine_load(eng, e)) != ERR_OK ||
-        (rc = feed_create(&eng->feed, &eng->limits, e)) != ERR_OK)
-        goto out;
-    *out = eng;
-    eng = NULL;
-out:
-    engine_free(&eng);
-    return rc;
+enum err_code engine_create_rank(struct engine **out, const struct plan *plan, struct comm *comm,
+                                 const struct engine_options *o, struct err *e)
+{
+    struct engine_options planned = options_of_plan(plan, comm ? comm_rank(comm) : 0, o);
+
+    return create_engine(out, plan->model, plan, comm, &planned, e);
 }
 
 void engine_free(struct engine **e)
@@ -202,6 +278,8 @@ void engine_free(struct engine **e)
     cache_free(&(*e)->cache);
     feed_free(&(*e)->feed);
     share_free(&(*e)->share);
+    str_free(&(*e)->message);
+    comm_free(&(*e)->own_comm);
     free(*e);
     *e = NULL;
 }
@@ -239,6 +317,11 @@ size_t engine_active_bytes(const struct engine *e)
     return weights_active_bytes(e->weights, used);
 }
 
+int64_t engine_file_bytes(const struct engine *e)
+{
+    return e->weights->file_bytes;
+}
+
 /* ---- One step ----------------------------------------------------------- */
 
 static void apply_pages(struct engine *e, const struct step *s)
@@ -268,11 +351,21 @@ static enum err_code check_mapped(const struct engine *e, const struct step *s, 
     return ERR_OK;
 }
 
+enum err_code engine_compute(struct engine *e, struct step *s, float *logits, struct err *err)
+{
+    comm_set_step(e->comm, s->id);
+    apply_pages(e, s);
+    enum err_code rc = check_mapped(e, s, err);
+    if (rc == ERR_OK && s->batch.n > 0)
+        forward_step(e->forward, &s->batch, logits);
+    comm_set_step(e->comm, -1);
+    TRY(comm_check(e->comm, err));
+    return rc;
+}
+
 enum err_code engine_run_step(struct engine *e, struct step *s, float *logits, struct err *err)
 {
-    apply_pages(e, s);
-    TRY(check_mapped(e, s, err));
-    if (s->batch.n > 0)
-        forward_step(e->forward, &s->batch, logits);
-    return ERR_OK;
+    if (comm_size(e->comm) > 1)
+        TRY(follow_send(e, s, err));
+    return engine_compute(e, s, logits, err);
 }

@@ -20,6 +20,7 @@
 #include "model/model.h"
 #include "placement/plan.h"
 #include "rank/cache.h"
+#include "rank/comm.h"
 #include "rank/step.h"
 
 struct engine;
@@ -31,12 +32,13 @@ struct engine_options {
     int mla;                    /* -mla 0..3                                        */
     int amb_mib;                /* -amb                                             */
     enum cache_type cache_type; /* -ctk                                       */
-    int64_t n_context; /* -c, positions of all sequences together; 0: what fits, at most the
-                          model's context * n_sequences                    */
-    int n_sequences;   /* -np                                              */
-    int max_batch;     /* -ub, tokens of a step                            */
-    int router_groups; /* 0: --router-groups off                           */
-    int check_tensors; /* --check-tensors                                  */
+    int64_t n_context;       /* -c, positions of all sequences together; 0: what fits, at most the
+                                model's context * n_sequences                    */
+    int n_sequences;         /* -np                                              */
+    int max_batch;           /* -ub, tokens of a step                            */
+    int router_groups;       /* 0: --router-groups off                           */
+    int check_tensors;       /* --check-tensors                                  */
+    enum comm_reduce reduce; /* --reduce, of a rank by itself              */
 };
 
 /* The defaults of the command line. */
@@ -44,7 +46,7 @@ void engine_options_default(struct engine_options *o);
 
 /* What the engine takes, in bytes, to the byte what it maps. */
 struct engine_memory {
-    size_t weights, cache, activations;
+    size_t weights, cache, activations, comm;
     int64_t n_context; /* positions, after 0 was replaced */
 };
 
@@ -62,7 +64,19 @@ enum err_code engine_plan_rank(struct engine_memory *mem, const struct plan *pla
  * this machine lacks. */
 enum err_code engine_create(struct engine **out, const struct model *m,
                             const struct engine_options *o, struct err *e);
+
+/* One rank of a plan: what is placed on it, with the plan's context, threads, -ub, -np, -ctk and
+ * -amb instead of those of o.  comm joins the ranks (collective; borrowed, without buffers yet);
+ * NULL for a plan of one rank.  All ranks fail together, with the first one's error.
+ * Errors: those of engine_create without ERR_NOFIT; ERR_PEER; ERR_UNSUPPORTED, a GPU. */
+enum err_code engine_create_rank(struct engine **out, const struct plan *plan, struct comm *comm,
+                                 const struct engine_options *o, struct err *e);
 void engine_free(struct engine **e);
+
+/* The other ranks than 0 carry out steps until rank 0 ends with engine_quit.
+ * Errors: ERR_PEER, ERR_NOMEM, ERR_FORMAT. */
+enum err_code engine_follow(struct engine *e, struct err *err);
+void engine_quit(struct engine *e);
 
 const struct engine_memory *engine_memory_used(const struct engine *e);
 int64_t engine_context(const struct engine *e); /* positions that one sequence may have */
@@ -72,15 +86,19 @@ int engine_threads(const struct engine *e);
 /* What a step may name. */
 const struct step_limits *engine_limits(const struct engine *e);
 
-/* Carries out one step: page changes, then the tokens, whose pos, form (attention_form) and
- * produced the driver has set.  logits: [tokens that want them][n_vocab] in batch order, or NULL
- * if none does.  Sets each token's bad_layer.  The step is within engine_limits.
- * Errors: ERR_FORMAT, a token attends to a position that no page holds; nothing is computed. */
+/* Carries out one step, on rank 0 of a group and thereby on all: page changes, then the tokens,
+ * whose pos, form (attention_form) and produced the driver has set.  logits: [tokens that want
+ * them][n_vocab] in batch order, or NULL if none does.  Sets each token's bad_layer.  The step is
+ * within engine_limits. Errors: ERR_FORMAT, a token attends to a position that no page holds;
+ * nothing is computed; ERR_PEER, a rank failed: the group is at its end. */
 enum err_code engine_run_step(struct engine *e, struct step *s, float *logits, struct err *err);
 
 /* Weight bytes that one token of one sequence reads when decoded alone: every matrix it meets, of
  * the experts those it uses.  The floor of decode time is this over the read bandwidth. */
 size_t engine_active_bytes(const struct engine *e);
+
+/* Bytes that this rank read from the file. */
+int64_t engine_file_bytes(const struct engine *e);
 
 /* Starts sequence `seq` (0 .. n_sequences - 1) anew; the first n_prompt tokens fed are its prompt.
  */

@@ -3,6 +3,7 @@
 #ifndef RANK_ENGINE_PARTS_H
 #define RANK_ENGINE_PARTS_H
 
+#include "base/str.h"
 #include "rank/engine.h"
 #include "rank/forward.h"
 
@@ -19,11 +20,19 @@ struct engine {
     struct weights *weights;
     struct cache *cache;
     struct forward *forward;
+    struct comm *comm, *own_comm; /* own: made by the engine, to be freed */
+    struct str message;           /* a step on its way to the others      */
     struct feed *feed;
 };
 
 /* The sequences of engine_begin and engine_feed.  Errors: ERR_NOMEM. */
 enum err_code feed_create(struct feed **out, const struct step_limits *l, struct err *e);
 void feed_free(struct feed **f);
+
+/* follow.c: rank 0 tells the others. */
+enum err_code follow_send(struct engine *e, const struct step *s, struct err *err);
+
+/* One step on this rank alone. */
+enum err_code engine_compute(struct engine *e, struct step *s, float *logits, struct err *err);
 
 #endif

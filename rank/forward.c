@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "rank/head.h"
 #include "rank/moe.h"
 #include "rank/rope.h"
 
@@ -22,13 +23,16 @@ struct forward {
     struct attention attention;
     struct attention_scratch *scratch; /* [n_threads] */
     struct moe moe;
+    struct head head;
+    struct comm *comm;
+    int64_t stride; /* of its rows */
     struct arena arena;
 
     /* Activations; n is max_tokens. */
     float *x;         /* [n][d_model]  the residual stream                          */
     float *h;         /* [n][d_model]  its normalised copy                          */
-    int64_t *fix;     /* [n][d_model]  sums on their way to x                       */
     int64_t *bad;     /* [n_threads][n] partial sums that were out of range         */
+    int64_t *sum_bad; /* [n] of all ranks, in the last sum                          */
     float *angles;    /* [n][d_rope]   cosines and sines of the positions           */
     float *query_a;   /* [n][q_lora]                                                */
     float *query;     /* [n][own heads * (d_nope + d_rope)]                         */
@@ -57,8 +61,8 @@ static void carve_buffers(struct forward *f, struct carve *from)
 
     f->x = carve_take(from, n * d * sizeof(float));
     f->h = carve_take(from, n * d * sizeof(float));
-    f->fix = carve_take(from, n * d * sizeof(int64_t));
     f->bad = carve_take(from, (size_t)f->team->n_threads * n * sizeof(int64_t));
+    f->sum_bad = carve_take(from, n * sizeof(int64_t));
     f->angles = carve_take(from, n * (size_t)hp->d_rope * sizeof(float));
     f->query_a = carve_take(from, n * (size_t)hp->q_lora_rank * sizeof(float));
     f->query = carve_take(from, n * (size_t)query_width(hp, heads) * sizeof(float));
@@ -71,6 +75,7 @@ static void carve_buffers(struct forward *f, struct carve *from)
     columns_carve(&f->heads_cols, from, (int64_t)n, heads * hp->d_v);
     columns_carve(&f->ffn_cols, from, (int64_t)n, (int64_t)width);
     moe_carve(&f->moe, from, f->attention.max_tokens);
+    head_carve(&f->head, from, f->share, f->attention.max_tokens);
     for (int t = 0; t < f->team->n_threads; t++)
         attention_carve(&f->scratch[t], from, &f->attention);
 }
@@ -104,8 +109,8 @@ static void multiply_atoms(const struct worker *w, const struct matrix *m, const
     int64_t g0, g1;
 
     groups_of(w, m, &g0, &g1);
-    matrix_mul_atoms(&w->f->math, m, 0, g0, g1, x->col, w->f->batch->n, w->f->fix,
-                     w->f->hp->d_model, w->bad);
+    matrix_mul_atoms(&w->f->math, m, 0, g0, g1, x->col, w->f->batch->n, comm_rows(w->f->comm),
+                     w->f->stride, w->bad);
 }
 
 /* Whether any of these matrices meets int8 columns. */
@@ -117,27 +122,60 @@ static int any_int8(const struct forward *f, const struct matrix *const *m, int 
     return 0;
 }
 
-/* Numbers of token t that any thread found out of range are charged to `layer`, counted from 1. */
-static void charge(const struct worker *w, int64_t t, int layer)
+/* A sum of all products of a row with odd numbers: what differs anywhere gives another one. */
+static uint64_t digest_floats(const float *x, int64_t n)
 {
-    struct batch_token *token = &w->f->batch->tokens[t];
+    uint64_t sum = 0;
 
-    for (int i = 0; i < w->n_threads; i++)
-        if (w->f->bad[i * w->f->attention.max_tokens + t] && !token->bad_layer)
-            token->bad_layer = layer;
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, x + i, sizeof bits);
+        sum += bits * (uint64_t)(2 * i + 0x9e3779b97f4a7c15);
+    }
+    return sum;
 }
 
-/* This thread's tokens: x += the sums, which then are zero again. */
-static void settle(const struct worker *w, int layer)
+/* What this rank believes token t to be: before attention with its residual, before the FFN's sum
+ * with the experts that the router chose. */
+static uint64_t digest(const struct forward *f, int64_t t, int after_ffn, int is_moe)
+{
+    const struct batch_token *token = &f->batch->tokens[t];
+    uint64_t sum = (uint64_t)(uint32_t)token->id * 0xff51afd7ed558ccd +
+                   (uint64_t)token->pos * 0xc4ceb9fe1a85ec53 +
+                   (uint64_t)token->seq * 0x2545f4914f6cdd1d;
+
+    if (!after_ffn)
+        return sum + digest_floats(f->x + t * f->hp->d_model, f->hp->d_model);
+    return is_moe ? sum + moe_digest(&f->moe, t) : sum;
+}
+
+/* Out-of-range numbers that this thread met join the rows that are summed; few ever do. */
+static void report_bad(const struct worker *w, int64_t *rows)
 {
     struct forward *f = w->f;
-    int64_t d = f->hp->d_model;
 
-    for (int64_t t = team_begin(f->batch->n, w->thread, w->n_threads);
-         t < team_end(f->batch->n, w->thread, w->n_threads); t++) {
-        charge(w, t, layer);
-        f->math.kernels->settle(f->x + t * d, f->fix + t * d, d);
-    }
+    for (int t = 0; t < f->batch->n; t++)
+        if (w->bad[t])
+            __atomic_fetch_add(rows + t * f->stride + f->hp->d_model + COMM_BAD, w->bad[t],
+                               __ATOMIC_RELAXED);
+}
+
+/* All ranks: x += the sums, which then are zero again.  A token with a bad number anywhere is
+ * charged to the layer, counted from 1. */
+static void settle(const struct worker *w, int layer, int after_ffn)
+{
+    struct forward *f = w->f;
+    int64_t *rows = comm_rows(f->comm), begin = team_begin(f->batch->n, w->thread, w->n_threads);
+    int64_t end = team_end(f->batch->n, w->thread, w->n_threads);
+
+    report_bad(w, rows);
+    for (int64_t t = begin; f->share->n_ranks > 1 && t < end; t++)
+        rows[t * f->stride + f->hp->d_model + COMM_DIGEST] =
+            (int64_t)digest(f, t, after_ffn, f->weights->layers[layer - 1].is_moe);
+    comm_settle(f->comm, f->math.kernels, f->x, f->batch->n, f->sum_bad, w->thread, w->n_threads);
+    for (int64_t t = begin; t < end; t++)
+        if (f->sum_bad[t] && !f->batch->tokens[t].bad_layer)
+            f->batch->tokens[t].bad_layer = layer;
 }
 
 static void normalise(const struct worker *w, const float *weight, int int8)
@@ -232,12 +270,11 @@ static void attend(const struct worker *w, const struct layer_weights *l,
         columns_set(&f->heads_cols, f->math.kernels, t, f->heads + t * width, int8);
     team_barrier();
     multiply_atoms(w, &l->attn_output, &f->heads_cols);
-    team_barrier();
 }
 
 /* ---- FFN ---------------------------------------------------------------- */
 
-/* The dense FFN of a leading layer, or the shared expert: its down product is left in fix. */
+/* The dense FFN of a leading layer, or the shared expert: its down product joins the sums. */
 static void dense_ffn(const struct worker *w, const struct layer_weights *l)
 {
     struct forward *f = w->f;
@@ -272,10 +309,9 @@ static void feed_forward(const struct worker *w, const struct layer_weights *l,
         dense_ffn(w, l);
     if (l->is_moe) {
         team_barrier();
-        moe_run(&f->moe, l, own, f->h_cols.col, f->batch->n, f->fix, w->bad, w->thread,
+        moe_run(&f->moe, l, own, f->h_cols.col, f->batch->n, comm_rows(f->comm), w->bad, w->thread,
                 w->n_threads);
     }
-    team_barrier();
 }
 
 /* ---- The walk ----------------------------------------------------------- */
@@ -290,56 +326,8 @@ static void begin_step(const struct worker *w)
          t < team_end(f->batch->n, w->thread, w->n_threads); t++) {
         f->batch->tokens[t].bad_layer = 0;
         weights_embed(f->weights, f->batch->tokens[t].id, f->x + t * d);
-        memset(f->fix + t * d, 0, (size_t)d * sizeof *f->fix);
         rope_angles(&f->rope, f->batch->tokens[t].pos, f->angles + t * f->hp->d_rope);
     }
-}
-
-/* Counts, for the tokens that want logits, those of columns [from, to) that are no numbers. */
-static void check_logits(const struct worker *w, int64_t from, int64_t to)
-{
-    struct forward *f = w->f;
-    const float *row = f->logits;
-
-    for (int t = 0; t < f->batch->n; t++) {
-        float zero = 0;
-        if (!f->batch->tokens[t].want_logits)
-            continue;
-        for (int64_t i = from; i < to; i++)
-            zero += 0 * row[i];
-        w->bad[t] += !(zero == 0);
-        row += f->weights->output.rows;
-    }
-}
-
-/* Output head for the tokens that want logits.  Their rows are gathered in h_cols. */
-static void output_head(const struct worker *w)
-{
-    struct forward *f = w->f;
-    const struct matrix *out = &f->weights->output;
-    int int8 = matrix_wants_int8(&f->math, out), row = 0;
-    int64_t d = f->hp->d_model, g0, g1;
-
-    team_barrier(); /* rows are dealt otherwise than tokens were settled */
-    for (int t = 0; t < f->batch->n; t++) {
-        if (!f->batch->tokens[t].want_logits)
-            continue;
-        if (row % w->n_threads == w->thread) {
-            f->math.kernels->rms_norm(f->h + t * d, f->x + t * d, f->weights->output_norm, d,
-                                      (float)f->hp->rms_eps);
-            columns_set(&f->h_cols, f->math.kernels, row, f->h + t * d, int8);
-        }
-        row++;
-    }
-    team_barrier();
-    groups_of(w, out, &g0, &g1);
-    if (row > 0)
-        matrix_mul(&f->math, out, 0, g0, g1, f->h_cols.col, row, f->logits, out->rows);
-    check_logits(w, g0 * PACK_ROWS, g1 * PACK_ROWS < out->rows ? g1 * PACK_ROWS : out->rows);
-    team_barrier();
-    for (int64_t t = team_begin(f->batch->n, w->thread, w->n_threads);
-         t < team_end(f->batch->n, w->thread, w->n_threads); t++)
-        charge(w, t, f->weights->n_layers + 1);
 }
 
 static void step_thread(void *arg, int thread, int n_threads)
@@ -350,11 +338,18 @@ static void step_thread(void *arg, int thread, int n_threads)
     begin_step(&w);
     for (int l = 0; l < f->weights->n_layers; l++) {
         attend(&w, &f->weights->layers[l], &f->share->layers[l]);
-        settle(&w, l + 1);
+        settle(&w, l + 1, 0);
         feed_forward(&w, &f->weights->layers[l], &f->share->layers[l]);
-        settle(&w, l + 1);
+        settle(&w, l + 1, 1);
     }
-    output_head(&w);
+    const struct head_step head = { .batch = f->batch,
+                                    .x = f->x,
+                                    .h = f->h,
+                                    .cols = &f->h_cols,
+                                    .bad = f->bad,
+                                    .bad_stride = f->attention.max_tokens,
+                                    .logits = f->logits };
+    head_run(&f->head, &head, thread, n_threads);
 }
 
 void forward_step(struct forward *f, struct batch *b, float *logits)
@@ -381,7 +376,9 @@ static enum err_code forward_init(struct forward *f, const struct hparams *hp,
                                        .piece = attention_piece(hp, team->n_threads, opt->amb_mib),
                                        .max_tokens = opt->max_tokens,
                                        .n_threads = team->n_threads };
+    f->stride = hp->d_model + COMM_EXTRA;
     moe_init(&f->moe, hp, &f->math, opt->router_groups);
+    f->head = (struct head){ .hp = hp, .math = &f->math };
     f->scratch = calloc((size_t)team->n_threads, sizeof *f->scratch);
     if (!f->scratch)
         return err_set(e, ERR_NOMEM, "no memory for the threads' scratch");
@@ -404,8 +401,9 @@ enum err_code forward_bytes(size_t *bytes, const struct hparams *hp, const struc
 }
 
 enum err_code forward_create(struct forward **out, const struct hparams *hp,
-                             const struct weights *w, struct cache *cache, const struct team *team,
-                             const struct forward_options *opt, struct err *e)
+                             const struct weights *w, struct cache *cache, struct comm *comm,
+                             const struct team *team, const struct forward_options *opt,
+                             struct err *e)
 {
     struct forward *f = calloc(1, sizeof *f);
     size_t bytes;
@@ -417,7 +415,8 @@ enum err_code forward_create(struct forward **out, const struct hparams *hp,
         (rc = forward_init(f, hp, team, opt, e)) != ERR_OK ||
         (rc = arena_map(&f->arena, bytes, "activations", e)) != ERR_OK)
         goto out;
-    f->weights = w;
+    f->weights = f->head.weights = w;
+    f->comm = f->head.comm = comm;
     f->attention.cache = cache;
     struct carve from = { .base = f->arena.base };
     carve_buffers(f, &from);

@@ -4,13 +4,15 @@
  * One step is one parallel region: all threads of the team walk through the layers
  * together, each computing its rows or heads of every phase, with a barrier between
  * phases.  The residual stream is f32 [n][d_model]; what is summed over columns or
- * experts is summed as integers (docs/design.md, section 8).
+ * experts is summed as integers (docs/design.md, section 8), over all ranks: each computes
+ * its share, and after attention and after the FFN all have the same residual again.
  */
 #ifndef RANK_FORWARD_H
 #define RANK_FORWARD_H
 
 #include "base/team.h"
 #include "rank/attention.h"
+#include "rank/comm.h"
 #include "rank/share.h"
 
 struct forward;
@@ -28,16 +30,17 @@ struct forward_options {
 enum err_code forward_bytes(size_t *bytes, const struct hparams *hp, const struct team *team,
                             const struct forward_options *opt, struct err *e);
 
-/* Borrows hp, weights, cache, team and share, which must outlive it.
+/* Borrows everything, which must outlive it.  comm has room for rows of d_model.
  * Errors: ERR_NOMEM; ERR_UNSUPPORTED, sizes beyond a limit of this build. */
 enum err_code forward_create(struct forward **out, const struct hparams *hp,
-                             const struct weights *w, struct cache *cache, const struct team *team,
-                             const struct forward_options *opt, struct err *e);
+                             const struct weights *w, struct cache *cache, struct comm *comm,
+                             const struct team *team, const struct forward_options *opt,
+                             struct err *e);
 void forward_free(struct forward **f);
 
-/* Runs the batch (1 <= n <= max_tokens; the cache holds room for its positions, and their
- * predecessors are computed).  logits: [tokens that want them][n_vocab] in batch order.
- * Each token's bad_layer is set. */
+/* Runs the batch, together with all ranks (1 <= n <= max_tokens; the cache holds room for its
+ * positions, and their predecessors are computed).  logits: [tokens that want them][n_vocab] in
+ * batch order, on rank 0. Each token's bad_layer is set. */
 void forward_step(struct forward *f, struct batch *b, float *logits);
 
 #endif

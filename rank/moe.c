@@ -105,7 +105,8 @@ static void down(struct moe *m, const struct layer_weights *l, int64_t *fix, int
         int32_t p = m->first[e], n = m->first[e + 1] - p;
         if (n > 0)
             matrix_mul_expert(m->math, &l->down_exps, e, g0, g1, m->mid.col + p, n,
-                              m->pair_weight + p, m->pair_token + p, fix, m->hp->d_model, bad);
+                              m->pair_weight + p, m->pair_token + p, fix,
+                              m->hp->d_model + COMM_EXTRA, bad);
     }
 }
 
@@ -128,4 +129,14 @@ void moe_run(struct moe *m, const struct layer_weights *l, const struct share_la
     activate(m, l, m->first[own->n_experts], thread, n_threads);
     team_barrier();
     down(m, l, fix, bad, thread, n_threads);
+}
+
+uint64_t moe_digest(const struct moe *m, int64_t t)
+{
+    const int32_t *chosen = m->chosen + t * m->hp->n_experts_used;
+    uint64_t sum = 0;
+
+    for (int i = 0; i < m->hp->n_experts_used; i++)
+        sum += (uint64_t)(chosen[i] + 1) * (uint64_t)(2 * i + 0x9e3779b97f4a7c15);
+    return sum;
 }

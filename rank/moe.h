@@ -5,7 +5,7 @@
  * for all its tokens.  A pair is one (token, expert) whose expert is on this rank; pairs are
  * kept in expert order:
  *
- *     gate, up   [pairs][d_expert]        down   straight into fix[token][d_model]
+ *     gate, up   [pairs][d_expert]        down   straight into the sums
  *
  * Every thread owns the same row groups of every expert, so no sum crosses threads.
  */
@@ -13,6 +13,7 @@
 #define RANK_MOE_H
 
 #include "rank/columns.h"
+#include "rank/comm.h"
 #include "rank/router.h"
 #include "rank/weights.h"
 
@@ -38,11 +39,14 @@ struct moe {
 void moe_init(struct moe *m, const struct hparams *hp, const struct math *math, int groups);
 void moe_carve(struct moe *m, struct carve *from, int max_tokens);
 
-/* Adds the weighted outputs of each token's experts on this rank to fix[n][d_model]; out-of-range
- * values are counted in bad[n], this thread's.  x: [n] columns of the layer's input.  Called by all
- * threads of the team; ends without a barrier. */
+/* Adds the weighted outputs of each token's experts on this rank to fix, rows of comm_rows;
+ * out-of-range values are counted in bad[n], this thread's.  x: [n] columns of the layer's input.
+ * Called by all threads of the team; ends without a barrier. */
 void moe_run(struct moe *m, const struct layer_weights *l, const struct share_layer *own,
              const struct cpu_column *x, int n, int64_t *fix, int64_t *bad, int thread,
              int n_threads);
+
+/* Which experts token t goes to, as one number. */
+uint64_t moe_digest(const struct moe *m, int64_t t);
 
 #endif

@@ -7,23 +7,22 @@
  * should be is another question: tests/tools/reference_test.sh.
  */
 #include <setjmp.h>
-#include <spawn.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 #include <cmocka.h>
 
 #include "model/layout_convert.h"
 #include "rank/engine.h"
 #include "tests/support/golden.h"
+#include "tests/support/make_model.h"
 #include "tests/support/temp_dir.h"
 
-enum { N_TOKENS = 70, VOCAB = 333, MAX_WORDS = 48 };
+enum { N_TOKENS = 70, VOCAB = 333 };
 
 /* What all have: few layers, a vocabulary that 16 does not divide. */
 #define SMALL "--layers 2 --dense 1 --vocab 333 "
@@ -55,22 +54,6 @@ static const struct row {
 static char path[] = "model.gguf", converted[] = "converted.gguf";
 static char *mkmodel;
 static int32_t tokens[N_TOKENS];
-
-static void make_model(const char *options)
-{
-    char words[512];
-    char *args[MAX_WORDS] = { mkmodel };
-    int n = 1, status;
-    pid_t pid;
-
-    (void)snprintf(words, sizeof words, "%s", options);
-    for (char *w = strtok(words, " "); w && n < MAX_WORDS - 2; w = strtok(NULL, " "))
-        args[n++] = w;
-    args[n] = path;
-    assert_int_equal(posix_spawn(&pid, mkmodel, NULL, NULL, args, NULL), 0);
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    assert_int_equal(status, 0);
-}
 
 static void keep_row(void *arg, int64_t pos, const float *logits)
 {
@@ -175,7 +158,7 @@ static void shape_holds(void **state)
 {
     const struct row *r = *state;
 
-    make_model(r->options);
+    assert_int_equal(make_model(mkmodel, r->options, path), 0);
     check_bits(r, 0);
     check_bits(r, 1);
     check_forms_and_layouts(r);
