@@ -5,9 +5,12 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 #include <ctype.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "base/log.h"
 
 struct pattern {
     pcre2_code *code;
@@ -74,13 +77,32 @@ void pattern_free(struct pattern **p)
     *p = NULL;
 }
 
+/* Where memory may not be writable and executable (systemd's MemoryDenyWriteExecute, SELinux),
+ * no pattern gets machine code: said once. */
+static void report_slow(int rc)
+{
+    static atomic_flag reported = ATOMIC_FLAG_INIT;
+    char why[128] = "";
+
+    if (atomic_flag_test_and_set(&reported))
+        return;
+    pcre2_get_error_message(rc, (PCRE2_UCHAR *)why, sizeof why);
+    log_info("rules: no machine code for patterns here (%s): they are interpreted, which gives the "
+             "same result later; nothing to do",
+             why);
+}
+
 void pattern_speed_up(struct pattern *p)
 {
     size_t size = 0;
 
     /* Machine code of a large pattern costs more than it saves; without it, it only runs slower. */
-    if (pcre2_pattern_info(p->code, PCRE2_INFO_SIZE, &size) == 0 && size < 4096)
-        p->fast = pcre2_jit_compile(p->code, PCRE2_JIT_COMPLETE) == 0;
+    if (pcre2_pattern_info(p->code, PCRE2_INFO_SIZE, &size) != 0 || size >= 4096)
+        return;
+    int rc = pcre2_jit_compile(p->code, PCRE2_JIT_COMPLETE);
+    p->fast = rc == 0;
+    if (rc != 0)
+        report_slow(rc);
 }
 
 int pattern_search(struct pattern *p, const char *name, size_t len)
