@@ -35,6 +35,7 @@ struct comm_options {
     int deadline_ms;         /* no heartbeat for so long: the peer is dead; default 10000      */
     int hang_ms;             /* in a step, beats but no progress for so long (or for 20 median
                                 steps): hung; default 30000                                    */
+    int start_ms;            /* mpi: all ranks have come within it; default 120000             */
     int n_threads;           /* of this rank's team; default 1                                 */
     int spin_us;             /* how long a wait spins before it sleeps; -1: 200 where all threads
                                 of the host have a core of their own, otherwise 5              */

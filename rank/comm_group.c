@@ -13,9 +13,12 @@ enum { SPIN_US_ALONE = 200, SPIN_US_CROWDED = 5, MEDIAN_STEPS = 20 };
 
 void comm_options_default(struct comm_options *o)
 {
-    *o = (struct comm_options){
-        .deadline_ms = 10000, .hang_ms = 30000, .n_threads = 1, .spin_us = -1, .hosts = 1
-    };
+    *o = (struct comm_options){ .deadline_ms = 10000,
+                                .hang_ms = 30000,
+                                .start_ms = 120000,
+                                .n_threads = 1,
+                                .spin_us = -1,
+                                .hosts = 1 };
 }
 
 /* ---- Places ------------------------------------------------------------------- */

@@ -28,7 +28,7 @@
 #include "rank/comm_room.h"
 #include "rank/comm_wire.h"
 
-enum { TAG = 77, MEET_S = 120, MAX_MAPS = 4, STALE_MS = 1000 };
+enum { TAG = 77, MAX_MAPS = 4, STALE_MS = 1000, EXIT_GROUP_FAILED = 70 };
 
 /* What ranks tell each other first.  The beginning never changes, so that builds which differ can
  * say so. */
@@ -110,6 +110,57 @@ static enum err_code check_stale(struct err *e)
     return ERR_OK;
 }
 
+/* ---- A guard of the start ------------------------------------------------------------- */
+
+/* MPI_Init waits for ever for a rank that is stopped. */
+struct guard {
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    struct timespec end;
+    int ms, done, started;
+};
+
+static void *guard_thread(void *arg)
+{
+    struct guard *g = arg;
+    int late = 0;
+
+    pthread_mutex_lock(&g->lock);
+    while (!g->done && late != ETIMEDOUT)
+        late = pthread_cond_timedwait(&g->changed, &g->lock, &g->end);
+    int done = g->done;
+    pthread_mutex_unlock(&g->lock);
+    if (done)
+        return NULL;
+    log_error("not all ranks have come within %.0f s of the start; one is stopped, or its host "
+              "cannot be reached",
+              g->ms * 1e-3);
+    _exit(EXIT_GROUP_FAILED);
+}
+
+static void guard_start(struct guard *g, int ms)
+{
+    pthread_mutex_init(&g->lock, NULL);
+    pthread_cond_init(&g->changed, NULL);
+    clock_gettime(CLOCK_REALTIME, &g->end);
+    g->ms = ms;
+    g->end.tv_sec += ms / 1000;
+    g->started = pthread_create(&g->thread, NULL, guard_thread, g) == 0;
+}
+
+static void guard_stop(struct guard *g)
+{
+    pthread_mutex_lock(&g->lock);
+    g->done = 1;
+    pthread_cond_signal(&g->changed);
+    pthread_mutex_unlock(&g->lock);
+    if (g->started)
+        pthread_join(g->thread, NULL);
+    pthread_cond_destroy(&g->changed);
+    pthread_mutex_destroy(&g->lock);
+}
+
 /* ---- Meeting ------------------------------------------------------------------------- */
 
 static void sleep_ms(int ms)
@@ -119,21 +170,18 @@ static void sleep_ms(int ms)
     nanosleep(&t, NULL);
 }
 
-/* Everybody's `bytes`, polled: nothing watches the others yet. */
+/* Everybody's `bytes`, polled.  Nothing watches the others yet; the guard ends what does not end.
+ */
 static enum err_code meet(const void *mine, size_t bytes, void *all, struct err *e)
 {
-    MPI_Request request;
+    MPI_Request *request = calloc(1, sizeof(MPI_Request));
     int done = 0;
-    double end = clock_seconds() + MEET_S;
 
-    if (MPI_Iallgather(mine, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE, MPI_COMM_WORLD,
-                       &request) != MPI_SUCCESS)
-        return err_set(e, ERR_PEER, "MPI cannot gather from all ranks");
-    while (MPI_Test(&request, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && !done) {
-        if (clock_seconds() > end)
-            return err_set(e, ERR_PEER, "not all ranks have come within %d s of the start", MEET_S);
-        sleep_ms(1);
-    }
+    if (request && MPI_Iallgather(mine, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE,
+                                  MPI_COMM_WORLD, request) == MPI_SUCCESS)
+        while (MPI_Test(request, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && !done)
+            sleep_ms(1);
+    free(request);
     return done ? ERR_OK : err_set(e, ERR_PEER, "MPI cannot gather from all ranks");
 }
 
@@ -424,10 +472,10 @@ static enum err_code sit_down(struct comm *c, const struct comm_options *o, int 
     int *host_of = calloc((size_t)size, sizeof *host_of);
     enum err_code rc = ERR_OK;
 
-    if (!cards || !offers || !names || !host_of)
+    if (!cards || !offers || !names || !host_of) {
         rc = err_set(e, ERR_NOMEM, "no memory for a group of %d ranks", size);
-    if (rc != ERR_OK)
         goto out;
+    }
     fill_card(&mine, o);
     if ((rc = meet(&mine, sizeof mine, cards, e)) != ERR_OK ||
         (rc = number_hosts(cards, size, host_of, names, e)) != ERR_OK ||
@@ -448,10 +496,6 @@ static enum err_code start_mpi(int *rank, int *size, struct err *e)
 {
     int level = 0;
 
-    TRY(check_stale(e));
-    if (!comm_under_mpi())
-        return err_set(e, ERR_PEER, "not started by mpirun or srun; start the ranks with one");
-    prctl(PR_SET_PDEATHSIG, SIGKILL); /* no rank outlives its mpirun */
     if (MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &level) != MPI_SUCCESS)
         return err_set(e, ERR_PEER, "MPI cannot start");
     if (level < MPI_THREAD_SERIALIZED)
@@ -463,11 +507,10 @@ static enum err_code start_mpi(int *rank, int *size, struct err *e)
     return ERR_OK;
 }
 
-enum err_code comm_create_mpi(struct comm **out, const struct comm_options *o, struct err *e)
+static enum err_code create(struct comm **out, const struct comm_options *o, struct err *e)
 {
     int rank = 0, size = 1;
 
-    *out = NULL;
     TRY(start_mpi(&rank, &size, e));
     struct comm *c = comm_group_alloc(&mpi_ops);
     struct back *b = calloc(1, sizeof *b);
@@ -492,5 +535,20 @@ enum err_code comm_create_mpi(struct comm **out, const struct comm_options *o, s
     mpi_close(c);
     comm_group_fini(c);
     free(c);
+    return rc;
+}
+
+enum err_code comm_create_mpi(struct comm **out, const struct comm_options *o, struct err *e)
+{
+    struct guard guard = { 0 };
+
+    *out = NULL;
+    TRY(check_stale(e));
+    if (!comm_under_mpi())
+        return err_set(e, ERR_PEER, "not started by mpirun or srun; start the ranks with one");
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* no rank outlives its mpirun */
+    guard_start(&guard, o->start_ms);
+    enum err_code rc = create(out, o, e);
+    guard_stop(&guard);
     return rc;
 }

@@ -50,7 +50,8 @@ static int usable(const struct ifaddrs *i, int loopback)
 {
     const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)(const void *)i->ifa_addr;
 
-    if (!i->ifa_addr || !(i->ifa_flags & IFF_UP) || ((i->ifa_flags & IFF_LOOPBACK) != 0) != loopback)
+    if (!i->ifa_addr || !(i->ifa_flags & IFF_UP) ||
+        ((i->ifa_flags & IFF_LOOPBACK) != 0) != loopback)
         return 0;
     if (i->ifa_addr->sa_family == AF_INET)
         return 1;

@@ -48,7 +48,7 @@ static void *sum_thread(void *arg)
 
 static int check_shape(struct comm *c, const struct sums_shape *shape)
 {
-    struct sum_thread threads[MAX_THREADS];
+    struct sum_thread threads[MAX_THREADS] = { { 0 } };
     struct sums sums;
     float *x = calloc((size_t)(shape->rows * shape->width), sizeof *x);
     int64_t *bad = calloc((size_t)shape->rows, sizeof *bad);
@@ -105,10 +105,10 @@ static int run_data(struct comm *c)
 
     for (int root = 0; root < n; root++) {
         for (int i = 0; i < LONG; i++)
-            data[i] = comm_rank(c) == root ? (uint8_t)sums_mix((uint64_t)(i + root)) : 0;
+            data[i] = comm_rank(c) == root ? (uint8_t)sums_mix((uint64_t)i + (uint64_t)root) : 0;
         comm_broadcast(c, data, LONG, root);
         for (int i = 0; i < LONG; i++)
-            failures += data[i] != (uint8_t)sums_mix((uint64_t)(i + root));
+            failures += data[i] != (uint8_t)sums_mix((uint64_t)i + (uint64_t)root);
     }
     memset(data, comm_rank(c), LONG);
     comm_all_gather(c, data, LONG, all);
@@ -202,8 +202,10 @@ int main(int argc, char **argv)
     o.width = 1056;
     if (strcmp(argv[1], "sums") == 0 && argc == 4)
         o.n_threads = atoi(argv[3]);
-    if (steps && argc == 3)
+    if (steps && argc == 3) {
         o.deadline_ms = o.hang_ms = atoi(argv[2]);
+        o.start_ms = 8 * o.deadline_ms;
+    }
     signal(SIGTERM, on_term);
     if (comm_create_mpi(&c, &o, &e) != ERR_OK)
         return fail(&e);
