@@ -8,8 +8,6 @@
 #include "base/str.h"
 #include "options/options_table.h"
 
-enum { NAME_MAX_LEN = 64 };
-
 /* The words that are left, and what is being filled. */
 struct walk {
     struct options *o;
@@ -18,10 +16,7 @@ struct walk {
 
 /* ---- Names ---------------------------------------------------------------- */
 
-/* The option of this name that the command takes; OPTION_COUNT if there is none.  *elsewhere
- * then tells whether another command has it. */
-static enum option_id find_option(enum command_id command, const char *name, size_t len,
-                                  int *elsewhere)
+enum option_id option_find(enum command_id command, const char *name, size_t len, int *elsewhere)
 {
     *elsewhere = 0;
     for (int i = 0; i < OPTION_COUNT; i++) {
@@ -36,7 +31,7 @@ static enum option_id find_option(enum command_id command, const char *name, siz
 
 struct nearest {
     const char *name; /* as typed, from here on without dashes in front */
-    char word[NAME_MAX_LEN];
+    char word[OPTION_NAME_SIZE];
     int distance;
 };
 
@@ -58,7 +53,7 @@ static int name_distance(const char *a, const char *b)
 static void compare_name(void *arg, const char *word, size_t len)
 {
     struct nearest *n = arg;
-    char copy[NAME_MAX_LEN];
+    char copy[OPTION_NAME_SIZE];
 
     if (len >= sizeof copy)
         return;
@@ -71,19 +66,26 @@ static void compare_name(void *arg, const char *word, size_t len)
     }
 }
 
-/* A name that shares less than half its letters with the nearest one gets no suggestion. */
-static enum err_code unknown_option(enum command_id command, const char *name, struct err *e)
+int option_nearest(enum command_id command, const char *bare, char word[OPTION_NAME_SIZE])
 {
-    const char *bare = name + strspn(name, "-"), *help = commands[command].ask_help;
     struct nearest n = { .name = bare, .distance = (int)strlen(bare) / 2 + 1 };
 
     for (int i = 0; i < OPTION_COUNT; i++)
         if (option_rows[i].takes >> command & 1)
             word_each(option_rows[i].names, ' ', compare_name, &n);
-    if (!*n.word)
+    memcpy(word, n.word, sizeof n.word);
+    return *word != 0;
+}
+
+static enum err_code unknown_option(enum command_id command, const char *name, struct err *e)
+{
+    const char *help = commands[command].ask_help;
+    char nearest[OPTION_NAME_SIZE];
+
+    if (!option_nearest(command, name + strspn(name, "-"), nearest))
         return err_set(e, ERR_USAGE, "%s: no such option; %s lists all", name, help);
     return err_set(e, ERR_USAGE, "%s: no such option; the nearest is %s, %s lists all", name,
-                   n.word, help);
+                   nearest, help);
 }
 
 /* ---- One option ----------------------------------------------------------- */
@@ -123,7 +125,7 @@ static enum err_code read_option(struct walk *w, const char *word, struct err *e
     const char *equals = strncmp(word, "--", 2) == 0 ? strchr(word, '=') : NULL;
     size_t len = equals ? (size_t)(equals - word) : strlen(word);
     const char *value = equals ? equals + 1 : NULL;
-    char name[NAME_MAX_LEN];
+    char name[OPTION_NAME_SIZE];
     int elsewhere;
 
     if (len >= sizeof name)
@@ -132,7 +134,7 @@ static enum err_code read_option(struct walk *w, const char *word, struct err *e
     memcpy(name, word, len);
     name[len] = 0;
 
-    enum option_id id = find_option(w->o->command, name, len, &elsewhere);
+    enum option_id id = option_find(w->o->command, name, len, &elsewhere);
     if (id != OPTION_COUNT)
         return read_own(w, id, name, value, e);
     const struct foreign_option *f = foreign_find(name, len);
@@ -213,4 +215,8 @@ void options_free(struct options *o)
             *(struct text_list *)field = (struct text_list){ 0 };
         }
     }
+    for (size_t i = 0; i < o->kept.n; i++)
+        free((void *)(uintptr_t)o->kept.v[i]);
+    free(o->kept.v);
+    o->kept = (struct text_list){ 0 };
 }

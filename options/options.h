@@ -27,7 +27,7 @@ struct text_list {
 typedef int option_FLAG;
 typedef int64_t option_COUNT;
 typedef double option_REAL;
-typedef const char *option_TEXT; /* borrowed from argv, or NULL */
+typedef const char *option_TEXT; /* borrowed from argv or from `kept`, or NULL */
 typedef struct count_list option_COUNTS;
 typedef struct text_list option_TEXTS;
 typedef int option_CHOICE; /* index of the word in the row's list */
@@ -49,7 +49,8 @@ struct options {
     unsigned char given[OPTION_COUNT];  /* 1: by the user, not by default */
     const char *args[OPTIONS_MAX_ARGS]; /* [n_args], what is not an option */
     int n_args;
-    int help; /* -h or --help was among them: nothing else was checked */
+    struct text_list kept; /* texts of the configuration file, owned by the options */
+    int help;              /* -h or --help was among them: nothing else was checked */
 };
 
 /* Reads the words after the command's name.  End with options_free, also after a failure.
@@ -57,6 +58,12 @@ struct options {
 enum err_code options_parse(struct options *o, enum command_id command, int argc, char *const *argv,
                             struct err *e);
 void options_free(struct options *o);
+
+/* Reads `key = value` lines, after options_parse: a key is the long name of an option without the
+ * dashes, a flag wants yes or no, and keys that may be repeated collect.  An option of the command
+ * line hides the key of the same name.
+ * Errors: ERR_IO; ERR_USAGE with file, line, what is wrong and what it wants; ERR_NOMEM. */
+enum err_code options_read_config(struct options *o, const char *path, struct err *e);
 
 /* The word that a CHOICE has now, NUL-terminated in buf. */
 const char *options_choice(const struct options *o, enum option_id id, char *buf, size_t size);

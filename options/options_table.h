@@ -29,6 +29,19 @@ extern const struct option_row option_rows[OPTION_COUNT];
 /* The default that one command shows and starts with. */
 const char *option_default(enum option_id id, enum command_id command);
 
+/* The option of this name that the command takes; OPTION_COUNT if there is none.  *elsewhere
+ * then tells whether another command has it. */
+enum option_id option_find(enum command_id command, const char *name, size_t len, int *elsewhere);
+
+/* The command's option nearest to a mistyped name (without its dashes).  Returns 0 if that would
+ * share less than half the letters. */
+enum { OPTION_NAME_SIZE = 64 };
+int option_nearest(enum command_id command, const char *bare, char word[OPTION_NAME_SIZE]);
+
+/* The key that stands for an option in a configuration file: its first long name, without dashes.
+ * Returns its length, 0 if it has none there. */
+size_t option_key(enum option_id id, enum command_id command, const char **key);
+
 /* Sets one field from text.  Errors: ERR_USAGE, ERR_NOMEM. */
 enum err_code option_set(struct options *o, enum option_id id, const char *name, const char *text,
                          struct err *e);
