@@ -215,8 +215,9 @@ void options_free(struct options *o)
             *(struct text_list *)field = (struct text_list){ 0 };
         }
     }
-    for (size_t i = 0; i < o->kept.n; i++)
-        free((void *)(uintptr_t)o->kept.v[i]);
-    free(o->kept.v);
-    o->kept = (struct text_list){ 0 };
+    for (size_t i = 0; i < o->n_kept; i++)
+        free(o->kept[i]);
+    free(o->kept);
+    o->kept = NULL;
+    o->n_kept = 0;
 }

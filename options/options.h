@@ -49,8 +49,9 @@ struct options {
     unsigned char given[OPTION_COUNT];  /* 1: by the user, not by default */
     const char *args[OPTIONS_MAX_ARGS]; /* [n_args], what is not an option */
     int n_args;
-    struct text_list kept; /* texts of the configuration file, owned by the options */
-    int help;              /* -h or --help was among them: nothing else was checked */
+    char **kept; /* [n_kept], texts of the configuration file, owned */
+    size_t n_kept;
+    int help; /* -h or --help was among them: nothing else was checked */
 };
 
 /* Reads the words after the command's name.  End with options_free, also after a failure.

@@ -115,14 +115,14 @@ static enum option_id find_key(enum command_id command, const char *key)
 /* A copy that lives as long as the options; NULL if there is no memory. */
 static const char *keep(struct options *o, char *text)
 {
-    const char **v = text ? realloc(o->kept.v, (o->kept.n + 1) * sizeof *v) : NULL;
+    char **v = text ? realloc(o->kept, (o->n_kept + 1) * sizeof *v) : NULL;
 
     if (!v) {
         free(text);
         return NULL;
     }
-    o->kept.v = v;
-    return v[o->kept.n++] = text;
+    o->kept = v;
+    return v[o->n_kept++] = text;
 }
 
 static enum err_code set_flag(struct config *c, enum option_id id, const char *key,

@@ -125,7 +125,8 @@ static void test_errors(void **state)
 
     /* Lines are taken whole or not at all. */
     memset(line, 'a', sizeof line);
-    memcpy(line, "state-dir = ", 12);
+    for (int i = 0; i < 12; i++)
+        line[i] = "state-dir = "[i];
     line[198] = '\n';
     assert_int_equal(read_bytes(&o, line, 199, &e), ERR_OK);
     assert_int_equal(strlen(o.state_dir), 198 - 12);
