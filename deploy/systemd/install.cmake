@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 # Run by `cmake --install`: writes the units with the paths of this installation into
-# UNIT_DIR (absolute, without DESTDIR).  Wants SOURCE, VERSION_OF_SYSTEMD and UNIT_DIR.
+# UNIT_DIR (absolute, without DESTDIR), and CONF, if it is set, to where they look for it, unless
+# there is one already.  Wants SOURCE, VERSION_OF_SYSTEMD and UNIT_DIR.
 set(BIN ${CMAKE_INSTALL_PREFIX}/bin)
 set(DOC ${CMAKE_INSTALL_PREFIX}/share/doc/latentd)
 set(ETC /etc/latentd)
@@ -21,3 +22,7 @@ foreach(unit latentd.service latentd@.service)
 		FILE_PERMISSIONS OWNER_READ OWNER_WRITE GROUP_READ WORLD_READ)
 	message(STATUS "Installing: $ENV{DESTDIR}${UNIT_DIR}/${unit}")
 endforeach()
+
+if(CONF AND NOT EXISTS "$ENV{DESTDIR}${ETC}/latentd.conf")
+	file(INSTALL ${CONF} DESTINATION ${ETC})
+endif()

@@ -6,13 +6,13 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 #include <cmocka.h>
 
 #include "options/options.h"
 #include "options/options_table.h"
+#include "tests/support/temp_dir.h"
 
-static char path[4096];
+static const char path[] = "test.conf";
 
 static void write_file(const char *text, size_t len)
 {
@@ -159,22 +159,6 @@ static void test_files(void **state)
     options_free(&o);
 }
 
-static int make_file(void **state)
-{
-    const char *dir = getenv("TMPDIR");
-
-    (void)state;
-    snprintf(path, sizeof path, "%s/config_test.XXXXXX", dir ? dir : "/tmp");
-    int fd = mkstemp(path);
-    return fd < 0 ? -1 : close(fd);
-}
-
-static int remove_file(void **state)
-{
-    (void)state;
-    return unlink(path);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -182,5 +166,5 @@ int main(void)
         cmocka_unit_test(test_errors),
         cmocka_unit_test(test_files),
     };
-    return cmocka_run_group_tests(tests, make_file, remove_file);
+    return cmocka_run_group_tests(tests, temp_dir_enter, temp_dir_remove);
 }

@@ -15,8 +15,9 @@ root=$(mktemp -d)
 trap 'rm -rf "$root"' EXIT
 units=$root/usr/lib/systemd/system
 install_units() { # VERSION_OF_SYSTEMD
-    DESTDIR=$root cmake -DSOURCE="$source" -DCMAKE_INSTALL_PREFIX=/usr -DUNIT_DIR=/usr/lib/systemd/system \
-        -DVERSION_OF_SYSTEMD="$1" -P "$source/install.cmake" >/dev/null
+    DESTDIR=$root cmake -DSOURCE="$source" -DCMAKE_INSTALL_PREFIX=/usr \
+        -DUNIT_DIR=/usr/lib/systemd/system -DVERSION_OF_SYSTEMD="$1" \
+        -P "$source/install.cmake" >/dev/null
     cp "$source/latentd.target" "$units"
 }
 fail() { echo "units: $*" >&2; exit 1; }
