@@ -15,7 +15,7 @@
 #include "cli/json_out.h"
 #include "cli/machine.h"
 #include "cli/numa.h"
-#include "cli/state_dir.h"
+#include "session/state_dir.h"
 #include "placement/probe.h"
 #include "placement/profile.h"
 
@@ -70,7 +70,7 @@ static enum err_code describe(struct profile *p, struct err *e)
     struct inventory here = { 0 };
 
     TRY(inventory_probe(&here, e));
-    machine_cpu_name(p->cpu, sizeof p->cpu);
+    probe_cpu_name(p->cpu, sizeof p->cpu);
     p->cores = here.hosts[0].cores;
     p->numa = here.hosts[0].numa;
     inventory_free(&here);

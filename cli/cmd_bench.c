@@ -14,7 +14,7 @@
 #include "cli/bench_devices.h"
 #include "cli/json_out.h"
 #include "cli/roofline.h"
-#include "cli/session.h"
+#include "session/session.h"
 
 struct bench_test {
     char name[24];

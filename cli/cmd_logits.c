@@ -5,7 +5,7 @@
 
 #include "base/log.h"
 #include "cli/npy.h"
-#include "cli/session.h"
+#include "session/session.h"
 #include "cli/text_file.h"
 
 /* --tokens as given, or the text of -f with BOS as the file says. */

@@ -13,7 +13,7 @@
 #include "base/log.h"
 #include "cli/json_out.h"
 #include "cli/score.h"
-#include "cli/session.h"
+#include "session/session.h"
 #include "cli/text_file.h"
 
 struct scoring {

@@ -5,7 +5,7 @@
 
 #include <signal.h>
 
-#include "cli/session.h"
+#include "session/session.h"
 #include "rank/sampler.h"
 
 /* The sampling options, checked, with a seed of the system where the user gave none.  End with

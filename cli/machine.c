@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* cli/machine.c - see machine.h.  The test keeps the best of a few passes: another program can only
  * make a pass slower. */
+#include "placement/probe.h"
 #include "cli/machine.h"
 
 #include <sched.h>
@@ -141,24 +142,9 @@ double machine_read_rate(const struct team *team, const int *cpus)
 
 /* ---- The interface -------------------------------------------------------- */
 
-void machine_cpu_name(char *name, size_t size)
-{
-    char line[256], value[64];
-    FILE *f = fopen("/proc/cpuinfo", "r");
-
-    snprintf(name, size, "unknown CPU");
-    while (f && fgets(line, sizeof line, f))
-        if (sscanf(line, "model name : %63[^\n]", value) == 1) {
-            snprintf(name, size, "%s", value);
-            break;
-        }
-    if (f)
-        fclose(f);
-}
-
 void machine_measure(struct machine *m, const struct team *team)
 {
-    machine_cpu_name(m->cpu, sizeof m->cpu);
+    probe_cpu_name(m->cpu, sizeof m->cpu);
     m->read_bytes_per_s = machine_read_rate(team, NULL);
     m->int8_ops_per_s = machine_math_rate(MATH_INT8, team);
 }

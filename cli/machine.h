@@ -34,9 +34,6 @@ enum { MACHINE_DISK_MIN = 64 << 20 };
 enum err_code machine_disk_rate(double *bytes_per_s, const char *path, const struct team *team,
                                 struct err *e);
 
-/* "AMD EPYC 9654 96-Core Processor" */
-void machine_cpu_name(char *name, size_t size);
-
 /* Takes about a second.  read_bytes_per_s is 0 where there is no memory for the test. */
 void machine_measure(struct machine *m, const struct team *team);
 

@@ -9,12 +9,14 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/draft.h"
 #include "base/log.h"
 #include "cli/commands.h"
 #include "options/options.h"
 #include "cli/output.h"
+#include "session/session.h"
 
 static void print_overview(FILE *to)
 {
@@ -53,6 +55,22 @@ static enum err_code run_help(int argc, char *const *argv, struct err *e)
     return ERR_OK;
 }
 
+/* Under mpirun only rank 0 runs the command.  Ranks that failed have said so, and MPI must not be
+ * ended by those that are left. */
+static enum err_code run_with_ranks(const struct options *o, struct err *e)
+{
+    int follows;
+    enum err_code rc = session_start(o, &follows, e);
+
+    if (rc == ERR_OK && !follows)
+        rc = command_runs[o->command](o, e);
+    if (session_end()) {
+        fflush(stdout);
+        _exit(SESSION_EXIT_FAILED);
+    }
+    return rc;
+}
+
 static enum err_code run_command(const char *name, int argc, char *const *argv, struct err *e)
 {
     struct options o = { 0 };
@@ -64,7 +82,7 @@ static enum err_code run_command(const char *name, int argc, char *const *argv, 
         options_print_help(stdout, id);
     } else if (rc == ERR_OK) {
         log_set_quiet(o.quiet);
-        rc = command_runs[id](&o, e);
+        rc = run_with_ranks(&o, e);
     }
     options_free(&o);
     return rc;

@@ -67,3 +67,18 @@ enum err_code inventory_probe(struct inventory *m, struct err *e)
     m->n = m->probed = m->guessed = 1;
     return ERR_OK;
 }
+
+void probe_cpu_name(char *name, size_t size)
+{
+    char line[256], value[64];
+    FILE *f = fopen("/proc/cpuinfo", "r");
+
+    snprintf(name, size, "unknown CPU");
+    while (f && fgets(line, sizeof line, f))
+        if (sscanf(line, "model name : %63[^\n]", value) == 1) {
+            snprintf(name, size, "%s", value);
+            break;
+        }
+    if (f)
+        fclose(f);
+}

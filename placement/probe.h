@@ -10,4 +10,7 @@
  * CUDA plug-in.  Errors: ERR_IO, the topology cannot be read; ERR_NOMEM. */
 enum err_code inventory_probe(struct inventory *m, struct err *e);
 
+/* "AMD EPYC 9654 96-Core Processor" */
+void probe_cpu_name(char *name, size_t size);
+
 #endif

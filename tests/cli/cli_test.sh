@@ -130,11 +130,11 @@ run 2 generate; one_line; says err '-p TEXT'
 run 2 generate -p x; one_line; says err '-m FILE'
 run 2 generate -m "$v3" -p x -f y; one_line
 run 2 generate -m "$v3" -p x --temp -1; one_line; says err '--temp'
-run 2 generate -m "$v3" -p x -ot exps=CPU; one_line; says err 'not in this version yet'
+run 2 generate -m "$v3" -p x -np 2; one_line; says err 'not in this version yet'
 run 2 generate -m "$v3" -p x --tempp 1; one_line; says err '--temp'
 run 1 generate -m "$v3" -f "$work/none"; one_line
 run 1 generate -m "$v3" -p "$(yes word | head -n 500)" -c 64; one_line; says err '-c leaves room for 64'
-run 3 generate -m "$v3" -p x -c 2000000000; one_line; says err 'use -c'
+run 3 generate -m "$v3" -p x -c 2000000000; one_line; says err 'that fits: -c'
 run 1 generate -m "$work/cut.gguf" -p x; one_line; says err 'token_embd.weight'
 
 run 0 generate -m "$v3" -p 'The whale' -n 12 --temp 0

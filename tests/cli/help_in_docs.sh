@@ -29,6 +29,6 @@ done <"$doc" >"$fresh"
 if [ "${3-}" = --write ]; then
     cat "$fresh" >"$doc"
 elif ! diff "$doc" "$fresh"; then
-    echo "$doc is behind cli/options.def: run tests/cli/help_in_docs.sh LATENT $doc --write"
+    echo "$doc is behind options/options.def: run tests/cli/help_in_docs.sh LATENT $doc --write"
     exit 1
 fi

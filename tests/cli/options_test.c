@@ -181,13 +181,9 @@ static void unknown_options_name_the_nearest(void **state)
 static void options_of_later_versions_say_so(void **state)
 {
     (void)state;
-    accepts(COMMAND_generate, "--ranks 1 --backend cpu --backend auto --reduce exact -np 1");
-    refuses(COMMAND_generate, "--ranks 2", "not in this version yet");
+    accepts(COMMAND_generate, "--backend cpu --backend auto -np 1");
     refuses(COMMAND_generate, "--backend cuda", "not in this version yet");
-    refuses(COMMAND_generate, "--reduce f32", "not in this version yet");
-    refuses(COMMAND_generate, "--fit on", "not in this version yet");
-    refuses(COMMAND_generate, "-ot exps=CPU", "not in this version yet");
-    refuses(COMMAND_generate, "--cpu-moe", "not in this version yet");
+    refuses(COMMAND_generate, "-np 2", "not in this version yet");
     refuses(COMMAND_generate, "--devices", "not in this version yet");
     accepts(COMMAND_bench, "--devices");
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "cli/state_dir.h"
+#include "session/state_dir.h"
 
 #include <errno.h>
 #include <stdlib.h>

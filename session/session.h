@@ -1,22 +1,33 @@
 /* SPDX-License-Identifier: MIT */
-/* cli/session.h - a model, its tokenizer and an engine, opened as the options say.
+/* session/session.h - a model, its plan, and the ranks that run it, as the options say.
  *
  * In two steps, so that a command can look at its input (and refuse it) before the weights are
- * loaded.
+ * loaded.  The ranks are this process alone, threads of it (--ranks), or the processes that
+ * mpirun started: then rank 0 runs the command and the others follow it.
  */
-#ifndef CLI_SESSION_H
-#define CLI_SESSION_H
+#ifndef SESSION_SESSION_H
+#define SESSION_SESSION_H
 
-#include "options/options.h"
 #include "model/model.h"
 #include "model/tokenizer.h"
-#include "rank/engine.h"
+#include "rank/group.h"
+#include "session/planning.h"
 
 struct session {
     struct model *model;
     struct tokenizer *tokenizer; /* NULL unless asked for */
-    struct engine *engine;
+    struct planning planning;
+    struct engine *engine; /* of rank 0 */
+    struct group *group;   /* of ranks that are threads */
 };
+
+/* Before a command, and after it.  Under mpirun, of a command that loads a model: the ranks meet,
+ * and all but rank 0 stay here until the command is over there; then *follows is set.
+ * session_end tells them.  It returns 1 where ranks have failed: that was logged, and the process
+ * is to leave by _exit with SESSION_EXIT_FAILED.  Errors: ERR_PEER. */
+enum err_code session_start(const struct options *o, int *follows, struct err *e);
+int session_end(void);
+enum { SESSION_EXIT_FAILED = 70 };
 
 /* Opens the model of -m, and its tokenizer with `with_tokenizer`.  End with session_close, also
  * after a failure.  Errors: ERR_USAGE without -m; those of model_open and tokenizer_open. */
@@ -32,8 +43,8 @@ enum err_code session_check_length(const struct session *s, const struct options
 enum err_code session_check_ids(const struct session *s, const int32_t *ids, size_t n,
                                 struct err *e);
 
-/* Loads the weights.  n_context: positions where -c was not given; 0: what fits.
- * Errors: those of engine_create. */
+/* Plans and loads.  n_context: positions where -c was not given; 0: what fits.
+ * Errors: those of planning_make, planning_judge, group_create. */
 enum err_code session_load(struct session *s, const struct options *o, int64_t n_context,
                            struct err *e);
 

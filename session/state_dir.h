@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* cli/state_dir.h - where a user's measurements are kept between runs. */
-#ifndef CLI_STATE_DIR_H
-#define CLI_STATE_DIR_H
+/* session/state_dir.h - where a user's measurements are kept between runs. */
+#ifndef SESSION_STATE_DIR_H
+#define SESSION_STATE_DIR_H
 
 #include "base/err.h"
 #include "base/str.h"

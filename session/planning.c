@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: MIT */
+/* session/planning.c - see planning.h. */
+#include "session/planning.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "placement/lint.h"
+#include "placement/probe.h"
+#include "placement/profile.h"
+#include "session/state_dir.h"
+
+/* ---- Machines ------------------------------------------------------------------- */
+
+/* What bench --devices measured here, if it ever did and the machine is still the same. */
+static enum err_code use_profile(struct planning *x, struct err *e)
+{
+    struct profile profile;
+    struct str path = { 0 };
+    char cpu[sizeof profile.cpu];
+    struct err why = { 0 };
+
+    if (state_dir_profile(&path, x->o->state_dir, 0, &why) != ERR_OK ||
+        (!x->o->state_dir && access(path.data, F_OK) != 0)) {
+        str_free(&path);
+        return ERR_OK;
+    }
+    enum err_code rc = profile_read(&profile, path.data, e);
+    probe_cpu_name(cpu, sizeof cpu);
+    if (rc == ERR_OK && (strcmp(cpu, profile.cpu) != 0 || !profile_apply(&profile, &x->inventory)))
+        log_warn("%s is of another machine and not used; run latent bench --devices", path.data);
+    str_free(&path);
+    return rc;
+}
+
+enum err_code planning_probe(struct planning *x, struct err *e)
+{
+    TRY(inventory_probe(&x->inventory, e));
+    return use_profile(x, e);
+}
+
+static enum err_code read_machine(struct planning *x, struct err *e)
+{
+    if (x->inventory.n > 0)
+        return ERR_OK; /* the caller knows better */
+    if (x->o->devices)
+        TRY(inventory_read(&x->inventory, x->o->devices, e));
+    else
+        TRY(planning_probe(x, e));
+    return x->ranks > 0 ? inventory_set_ranks(&x->inventory, x->ranks, e) : ERR_OK;
+}
+
+/* ---- Rules ---------------------------------------------------------------------- */
+
+static enum err_code read_rules(struct planning *x, struct err *e)
+{
+    const struct options *o = x->o;
+    char source[32];
+
+    for (size_t i = 0; i < o->override_tensor.n; i++) {
+        if (o->override_tensor.n > 1)
+            snprintf(source, sizeof source, "-ot #%zu", i + 1);
+        else
+            snprintf(source, sizeof source, "-ot");
+        TRY(rules_add_text(&x->rules, source, o->override_tensor.v[i], e));
+    }
+    for (size_t i = 0; i < o->rules.n; i++)
+        TRY(rules_add_file(&x->rules, o->rules.v[i], e));
+    if (o->cpu_moe)
+        TRY(rules_add_cpu_moe(&x->rules, e));
+    TRY(rules_add_n_cpu_moe(&x->rules, (int)o->n_cpu_moe, e));
+    if (o->hot)
+        TRY(hot_read(&x->hot, o->hot, x->model->hp.n_layers, x->model->hp.n_experts, e));
+    return ERR_OK;
+}
+
+static enum err_code match_all(struct planning *x, struct err *e)
+{
+    x->n_names = gguf_tensor_count(x->model->gguf);
+    x->names = calloc((size_t)x->n_names + 1, sizeof *x->names);
+    if (!x->names)
+        return err_set(e, ERR_NOMEM, "no memory for %d tensor names", x->n_names);
+    for (int i = 0; i < x->n_names; i++) {
+        const struct gguf_tensor *t = gguf_tensor_at(x->model->gguf, i);
+        x->names[i] = (struct named_tensor){ t->name, (int64_t)t->bytes };
+    }
+    TRY(match_rules(&x->match, &x->rules, x->names, x->n_names, &x->findings, e));
+    return lint_rules(&x->findings, &x->rules, &x->match, x->o->allow_unused_rules, e);
+}
+
+/* ---- The plan --------------------------------------------------------------------- */
+
+/* Float activations want a float cache. */
+static enum plan_cache_type cache_type(const struct options *o)
+{
+    if (o->exact_math && !o->given[OPTION_cache_type])
+        return PLAN_CACHE_F32;
+    return (enum plan_cache_type)o->cache_type;
+}
+
+static enum err_code make_plan(struct planning *x, struct err *e)
+{
+    const struct options *o = x->o;
+    const struct hparams *hp = &x->model->hp;
+
+    x->in = (struct plan_input){
+        .model = x->model, .inventory = &x->inventory, .rules = &x->rules, .match = &x->match
+    };
+    x->in.opt = (struct plan_options){ .n_context = x->n_context,
+                                       .n_sequences = (int)o->parallel,
+                                       .ubatch = (int)o->ubatch,
+                                       .cache_type = cache_type(o),
+                                       .exact_math = o->exact_math,
+                                       .amb_mib = (int)o->amb,
+                                       .n_threads = (int)o->threads,
+                                       .batch = (int)o->batch,
+                                       .depth = o->plan_depth,
+                                       .hot = o->hot ? &x->hot : NULL,
+                                       .engine = efficiency_by_name(o->engine) };
+    if (!x->in.opt.engine)
+        return err_set(e, ERR_USAGE, "--engine %.40s: not in the table; known are %s", o->engine,
+                       efficiency_names());
+    if (x->n_context == 0 && o->fit == 1) /* off */
+        x->in.opt.n_context = hp->context_length * o->parallel;
+    TRY(plan_make(&x->plan, &x->in, &x->findings, e));
+    if (x->findings.failed)
+        return err_set(e, ERR_NOMEM, "no memory for the report");
+    return changes_find(&x->changes, &x->in, &x->plan, e);
+}
+
+enum err_code planning_make(struct planning *x, const struct model *m, struct err *e)
+{
+    x->model = m;
+    TRY(read_machine(x, e));
+    TRY(read_rules(x, e));
+    TRY(match_all(x, e));
+    return make_plan(x, e);
+}
+
+enum err_code planning_judge(const struct planning *x, struct err *e)
+{
+    int errors = findings_count(&x->findings, FINDING_ERROR, -1);
+    char shortfall[128];
+
+    for (int i = 0; i < x->findings.n; i++)
+        if (x->findings.v[i].level == FINDING_ERROR)
+            log_error("%s", x->findings.v[i].text);
+    if (errors > 0)
+        return err_set(e, ERR_USAGE, "plan: %d error%s in the rules; correct what is named above",
+                       errors, errors == 1 ? "" : "s");
+    if (x->plan.fits)
+        return ERR_OK;
+    changes_shortfall(&x->plan, shortfall, sizeof shortfall);
+    return err_set(e, ERR_NOFIT, "the plan does not fit: %s; %s%s", shortfall,
+                   x->changes.n > 0
+                       ? "the cheapest change that fits: "
+                       : "no single change makes it fit: use a smaller quantisation or more memory",
+                   x->changes.n > 0 ? x->changes.text[0] : "");
+}
+
+/* One line for each rank. */
+void planning_log(const struct planning *x)
+{
+    const struct plan *p = &x->plan;
+
+    for (int i = 0; i < x->findings.n; i++)
+        if (x->findings.v[i].level == FINDING_WARNING)
+            log_warn("%s", x->findings.v[i].text);
+        else if (x->findings.v[i].level == FINDING_NOTE)
+            log_info("%s", x->findings.v[i].text);
+    for (int i = 0; i < p->n_devices && p->n_devices > 1; i++) {
+        const struct plan_device *d = &p->devices[i];
+        log_info("%s: %.2f GB of weights, %.2f GB of cache for %lld positions, %.2f GB of buffers, "
+                 "%.2f GB left",
+                 d->name, 1e-9 * (double)d->weights_bytes, 1e-9 * (double)d->cache_bytes,
+                 (long long)p->opt.n_context,
+                 1e-9 * (double)(d->activation_bytes + d->staging_bytes + d->comm_bytes),
+                 1e-9 * (double)plan_slack(d));
+    }
+}
+
+void planning_free(struct planning *x)
+{
+    plan_free(&x->plan);
+    findings_free(&x->findings);
+    match_free(&x->match);
+    free(x->names);
+    hot_free(&x->hot);
+    rules_free(&x->rules);
+    inventory_free(&x->inventory);
+    *x = (struct planning){ 0 };
+}

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: MIT */
+/* session/planning.h - from options to a plan, for every program that makes one. */
+#ifndef SESSION_PLANNING_H
+#define SESSION_PLANNING_H
+
+#include "options/options.h"
+#include "placement/changes.h"
+#include "placement/rules.h"
+
+/* Begins as { .o = options } and whatever of the first part is known; ends with planning_free. */
+struct planning {
+    const struct options *o;
+    int64_t n_context;          /* positions of all requests; 0: what fits                     */
+    int ranks;                  /* of all hosts; 0: as many as the machine suggests            */
+    struct inventory inventory; /* n 0: --devices, otherwise this machine                      */
+
+    const struct model *model;
+    struct rules rules;
+    struct hot hot;
+    struct named_tensor *names; /* [n_names], in file order */
+    int n_names;
+    struct match match;
+    struct findings findings;
+    struct plan_input in;
+    struct plan plan;
+    struct changes changes;
+};
+
+/* This machine with what bench --devices measured here, if it ever did and the machine is still
+ * the same.  Errors: those of inventory_probe, profile_read. */
+enum err_code planning_probe(struct planning *x, struct err *e);
+
+/* Wrong rules and a plan that does not fit are no errors yet: planning_judge.
+ * Errors: ERR_USAGE, options or rules that cannot be read; ERR_IO; ERR_NOMEM. */
+enum err_code planning_make(struct planning *x, const struct model *m, struct err *e);
+
+/* Logs the errors of rules.  Errors: ERR_USAGE, there are some; ERR_NOFIT, with the shortfall and
+ * the cheapest change. */
+enum err_code planning_judge(const struct planning *x, struct err *e);
+
+/* Warnings, notes and a line for each device of several. */
+void planning_log(const struct planning *x);
+
+void planning_free(struct planning *x);
+
+#endif

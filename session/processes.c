@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: MIT */
+/* session/processes.c - see processes.h.
+ *
+ * Every rank looks at its own machine; all get all answers and draw the same conclusions, so
+ * that every rank makes the same plan by itself.
+ */
+#include "session/processes.h"
+
+#include <inttypes.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* What one rank says about its host, and where its threads may run. */
+struct answer {
+    struct host host;
+    cpu_set_t cpus;
+};
+
+/* Ranks of one host that stand one after the other are a host of the plan, so that rank r of the
+ * plan is rank r of the group.  Cores: ranks that are bound apart have their own. */
+static struct host join(const struct answer *a, int n)
+{
+    struct host h = a[0].host;
+    int cores = 0;
+
+    h.ranks = n;
+    for (int i = 0; i < n; i++) {
+        if (a[i].host.ram_bytes < h.ram_bytes)
+            h.ram_bytes = a[i].host.ram_bytes;
+        cores += a[i].host.cores;
+        if (i > 0 && CPU_EQUAL(&a[i].cpus, &a[0].cpus))
+            cores = a[0].host.cores;
+    }
+    h.int8_rate *= (double)cores / h.cores;
+    h.cores = cores;
+    return h;
+}
+
+/* Ranks of a host that are not together share its memory all the same. */
+static int ranks_of_host(const struct comm *c, int rank)
+{
+    int n = 0;
+
+    for (int r = 0; r < comm_size(c); r++)
+        n += comm_host_index(c, r) == comm_host_index(c, rank);
+    return n;
+}
+
+static void join_all(struct inventory *m, const struct comm *c, const struct answer *a)
+{
+    int size = comm_size(c);
+
+    m->n = 0;
+    for (int r = 0, next; r < size; r = next) {
+        for (next = r + 1; next < size && comm_host_index(c, next) == comm_host_index(c, r);)
+            next++;
+        struct host h = join(a + r, next - r);
+        h.ram_bytes = h.ram_bytes / ranks_of_host(c, r) * (next - r);
+        m->hosts[m->n++] = h;
+    }
+}
+
+enum err_code processes_inventory(struct planning *x, struct comm *c, struct err *e)
+{
+    size_t size = (size_t)comm_size(c);
+    struct answer *all = calloc(size, sizeof *all), mine = { 0 };
+    struct host *hosts = calloc(size, sizeof *hosts);
+    enum err_code rc = all && hosts
+                           ? planning_probe(x, e)
+                           : err_set(e, ERR_NOMEM, "no memory to plan for %zu ranks", size);
+
+    if (rc == ERR_OK) {
+        mine.host = x->inventory.hosts[0];
+        (void)sched_getaffinity(0, sizeof mine.cpus, &mine.cpus);
+    }
+    rc = comm_share_error(c, rc, e);
+    if (rc == ERR_OK) {
+        comm_all_gather(c, &mine, sizeof mine, all);
+        rc = comm_check(c, e);
+    }
+    if (rc == ERR_OK) {
+        free(x->inventory.hosts);
+        x->inventory.hosts = hosts;
+        hosts = NULL;
+        join_all(&x->inventory, c, all);
+    }
+    free(hosts);
+    free(all);
+    return rc;
+}
+
+enum err_code processes_agree(struct comm *c, const struct model *m, const struct options *o,
+                              struct err *e)
+{
+    char text[256];
+
+    gguf_identity(m->gguf, text);
+    TRY(comm_agree(c, "model", text, e));
+    (void)snprintf(text, sizeof text,
+                   "-c %" PRId64 " -ub %" PRId64 " -np %" PRId64 " -ctk %d -mla %" PRId64
+                   " -amb %" PRId64 " -t %" PRId64 " exact %d groups %d isa %d reduce %d rules %zu",
+                   o->ctx_size, o->ubatch, o->parallel, o->cache_type, o->mla, o->amb, o->threads,
+                   o->exact_math, o->router_groups, o->cpu_isa, o->reduce,
+                   o->override_tensor.n + o->rules.n);
+    return comm_agree(c, "options", text, e);
+}

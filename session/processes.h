@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: MIT */
+/* session/processes.h - what the processes that mpirun started agree on before they load;
+ * private to session/. */
+#ifndef SESSION_PROCESSES_H
+#define SESSION_PROCESSES_H
+
+#include "rank/comm.h"
+#include "session/planning.h"
+
+/* All ranks: fills x->inventory with the machines of all of them, the same everywhere.
+ * Errors, on all ranks: those of planning_probe; ERR_NOMEM; ERR_PEER. */
+enum err_code processes_inventory(struct planning *x, struct comm *c, struct err *e);
+
+/* All ranks: refuses another model file or other options than rank 0's.  Errors: ERR_PEER. */
+enum err_code processes_agree(struct comm *c, const struct model *m, const struct options *o,
+                              struct err *e);
+
+#endif

@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: MIT */
+/* session/session.c - see session.h.
+ *
+ * Reading order: opening and checks; loading, which every rank does alike; processes.
+ */
+#include "session/session.h"
+
+#include <inttypes.h>
+
+#include "base/log.h"
+#include "session/processes.h"
+
+enum err_code session_open(struct session *s, const struct options *o, int with_tokenizer,
+                           struct err *e)
+{
+    *s = (struct session){ 0 };
+    if (!o->model)
+        return err_set(e, ERR_USAGE, "%s: no model; give -m FILE", commands[o->command].name);
+    TRY(model_open(&s->model, o->model, 0, o->override_kv.v, (int)o->override_kv.n, e));
+    if (with_tokenizer)
+        TRY(tokenizer_open(&s->tokenizer, s->model->gguf, e));
+    return ERR_OK;
+}
+
+enum err_code session_check_length(const struct session *s, const struct options *o,
+                                   const char *what, int64_t n, struct err *e)
+{
+    int64_t model = s->model->hp.context_length;
+
+    if (n > model)
+        return err_set(e, ERR_FULL,
+                       "%s: %" PRId64 " tokens, and the model's context holds %" PRId64
+                       "; give fewer",
+                       what, n, model);
+    if (o->ctx_size > 0 && n > o->ctx_size)
+        return err_set(e, ERR_FULL,
+                       "%s: %" PRId64 " tokens, and -c leaves room for %" PRId64
+                       "; give fewer, or a larger -c",
+                       what, n, o->ctx_size);
+    return ERR_OK;
+}
+
+enum err_code session_check_ids(const struct session *s, const int32_t *ids, size_t n,
+                                struct err *e)
+{
+    for (size_t i = 0; i < n; i++)
+        if (ids[i] < 0 || ids[i] >= s->model->hp.n_vocab)
+            return err_set(e, ERR_USAGE, "token %zu: id %d, and the model has ids 0 to %d", i,
+                           ids[i], s->model->hp.n_vocab - 1);
+    return ERR_OK;
+}
+
+/* ---- Loading ---------------------------------------------------------------- */
+
+/* Of the processes that mpirun started; NULL otherwise.  MPI is begun once in a process, so this
+ * belongs to the process too. */
+static struct comm *comm;
+static int told; /* rank 0 has told the others what to do */
+
+static struct engine_options engine_options_of(const struct options *o, char isa[16])
+{
+    static const enum comm_reduce reduces[] = { COMM_EXACT, COMM_F32, COMM_BF16 };
+    struct engine_options engine;
+
+    engine_options_default(&engine);
+    options_choice(o, OPTION_cpu_isa, isa, 16);
+    engine.cpu_isa = o->cpu_isa ? isa : NULL;
+    engine.mla = (int)o->mla;
+    engine.router_groups = o->router_groups == 0;
+    engine.check_tensors = o->check_tensors;
+    engine.reduce = reduces[o->reduce];
+    return engine;
+}
+
+/* The plan, of all ranks. */
+static enum err_code make_plan(struct session *s, const struct options *o, int64_t n_context,
+                               struct err *e)
+{
+    struct planning *x = &s->planning;
+
+    *x = (struct planning){ .o = o, .n_context = n_context };
+    if (comm)
+        TRY(processes_inventory(x, comm, e));
+    else
+        x->ranks = o->ranks > 0 ? (int)o->ranks : 1;
+    return planning_make(x, s->model, e);
+}
+
+static enum err_code load(struct session *s, const struct options *o, int64_t n_context,
+                          struct err *e)
+{
+    char isa[16];
+    const struct engine_options engine = engine_options_of(o, isa);
+    enum err_code rc = make_plan(s, o, n_context, e);
+
+    if (rc == ERR_OK && (!comm || comm_rank(comm) == 0)) {
+        planning_log(&s->planning);
+        rc = planning_judge(&s->planning, e);
+    }
+    if (comm) {
+        TRY(comm_share_error(comm, rc, e));
+        return engine_create_rank(&s->engine, &s->planning.plan, comm, &engine, e);
+    }
+    TRY(rc);
+    if (s->planning.plan.n_ranks == 1)
+        return engine_create_rank(&s->engine, &s->planning.plan, NULL, &engine, e);
+    TRY(group_create(&s->group, &s->planning.plan, &engine, e));
+    s->engine = group_engine(s->group);
+    return ERR_OK;
+}
+
+/* What rank 0 tells the others to do. */
+struct order {
+    int64_t load, n_context;
+};
+
+enum err_code session_load(struct session *s, const struct options *o, int64_t n_context,
+                           struct err *e)
+{
+    struct order order = { .load = 1, .n_context = o->ctx_size > 0 ? o->ctx_size : n_context };
+
+    if (comm) {
+        told = 1;
+        comm_broadcast(comm, &order, sizeof order, 0);
+        TRY(processes_agree(comm, s->model, o, e));
+    }
+    return load(s, o, order.n_context, e);
+}
+
+void session_close(struct session *s)
+{
+    if (s->group) {
+        group_free(&s->group);
+    } else {
+        if (s->engine && comm)
+            engine_quit(s->engine);
+        engine_free(&s->engine);
+    }
+    planning_free(&s->planning);
+    tokenizer_close(&s->tokenizer);
+    model_close(&s->model);
+}
+
+/* ---- Processes -------------------------------------------------------------- */
+
+static int loads_a_model(enum command_id c)
+{
+    return c == COMMAND_generate || c == COMMAND_chat || c == COMMAND_perplexity ||
+           c == COMMAND_logits || c == COMMAND_bench;
+}
+
+/* A rank other than 0.  What goes wrong here is rank 0's to say. */
+static void follow(const struct options *o)
+{
+    struct session s = { 0 };
+    struct order order = { 0 };
+    struct err e = { 0 };
+
+    comm_broadcast(comm, &order, sizeof order, 0);
+    if (comm_check(comm, &e) != ERR_OK || !order.load)
+        return;
+    enum err_code rc = session_open(&s, o, 0, &e);
+    if (rc != ERR_OK)
+        comm_abort(comm, e.msg); /* rank 0 has the file open already */
+    else if (processes_agree(comm, s.model, o, &e) == ERR_OK &&
+             load(&s, o, order.n_context, &e) == ERR_OK)
+        (void)engine_follow(s.engine, &e);
+    engine_free(&s.engine);
+    session_close(&s);
+}
+
+enum err_code session_start(const struct options *o, int *follows, struct err *e)
+{
+    struct comm_options c;
+
+    *follows = 0;
+    if (!loads_a_model(o->command) || !comm_under_mpi())
+        return ERR_OK;
+    comm_options_default(&c);
+    c.reduce = (enum comm_reduce)o->reduce;
+    c.n_threads = o->threads > 0 ? (int)o->threads : 1;
+    TRY(comm_create_mpi(&comm, &c, e));
+    *follows = comm_rank(comm) != 0;
+    told = o->ranks > 0 && o->ranks != comm_size(comm);
+    if (told) /* all of them come here */
+        return err_set(e, ERR_USAGE,
+                       "--ranks %lld: mpirun has started %d; leave --ranks out, or give mpirun -np",
+                       (long long)o->ranks, comm_size(comm));
+    if (!*follows)
+        return ERR_OK;
+    log_set_quiet(1);
+    follow(o);
+    return ERR_OK;
+}
+
+int session_end(void)
+{
+    struct order nothing = { 0 };
+    struct err e = { 0 };
+
+    if (!comm)
+        return 0;
+    if (comm_rank(comm) == 0 && !told)
+        comm_broadcast(comm, &nothing, sizeof nothing, 0);
+    int failed = comm_check(comm, &e) != ERR_OK;
+    comm_free(&comm);
+    return failed;
+}

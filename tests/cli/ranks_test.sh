@@ -1,0 +1,87 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+#
+# ranks_test.sh LATENT DATA: several ranks as a user starts them, as threads (--ranks) and as
+# processes (mpirun): the same bytes come out, rules are obeyed, failures are one line of rank 0.
+set -u
+latent=$1
+data=$2
+v3=$data/models/tiny-v3-q4_k_m.gguf
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+bad=0
+ids=5,77,1000,3,900,42,8,15,16,23
+
+fail() {
+    echo "FAILED: $*"
+    bad=1
+}
+
+run() {
+    local want=$1 got
+    shift
+    "$latent" "$@" >"$work/out" 2>"$work/err" </dev/null
+    got=$?
+    [ "$got" = "$want" ] || fail "latent $*: exit $got, want $want: $(head -c 300 "$work/err")"
+}
+says() { grep -qF -- "$2" "$work/$1" || fail "$1 lacks '$2': $(head -c 400 "$work/$1")"; }
+same() { cmp -s "$work/one.npy" "$work/other.npy" || fail "other logits: $*"; }
+
+# ---- Threads --------------------------------------------------------------------
+run 0 logits -m "$v3" --tokens $ids -o "$work/one.npy"
+for n in 2 3 5; do
+    run 0 logits -m "$v3" --tokens $ids -o "$work/other.npy" --ranks $n -t 1
+    same "$n ranks"
+    says err "RANK$((n - 1)): "
+done
+run 0 logits -m "$v3" --tokens $ids -o "$work/other.npy" --ranks 3 -t 1 -ub 4 \
+    -ot 'blk\.1\..*exps=RANK2,blk\.2\.attn=RANK1,^output\.weight=RANK2+RANK0'
+same 'placed by rules'
+run 0 logits -m "$v3" --tokens $ids -o "$work/other.npy" --ranks 2 -t 1 --cpu-moe
+same '--cpu-moe'
+run 0 logits -m "$v3" --tokens $ids -o "$work/other.npy" --ranks 2 -t 1 --reduce f32
+run 2 logits -m "$v3" --tokens $ids -o "$work/other.npy" --ranks 2 -ot 'exps=RANK2'
+says err 'no RANK2: this plan has 2 ranks'
+run 2 logits -m "$v3" --tokens $ids -o "$work/other.npy" -ot 'exps=CUDA0'
+says err 'no GPU is in this plan'
+run 2 logits -m "$v3" --tokens $ids -o "$work/other.npy" -ot 'nothing_at_all=CPU'
+run 3 generate -m "$v3" -p x --ranks 2 -c 1000000000
+says err 'the plan does not fit'
+
+# ---- Processes --------------------------------------------------------------------
+if ! mpirun=$(command -v mpirun); then
+    echo 'no mpirun: processes are not tested'
+    exit $bad
+fi
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMP_WAIT_POLICY=passive
+
+# mpi STATUS N ARGS...: latent as N processes.
+mpi() {
+    local want=$1 n=$2 got
+    shift 2
+    timeout 60 "$mpirun" --oversubscribe --bind-to none -np "$n" "$latent" "$@" \
+        >"$work/out" 2>"$work/err" </dev/null
+    got=$?
+    [ "$got" = "$want" ] || fail "$n x latent $*: exit $got, want $want: $(head -c 400 "$work/err")"
+}
+
+for n in 1 2 3; do
+    mpi 0 $n logits -m "$v3" --tokens $ids -o "$work/other.npy" -t 1
+    same "$n processes"
+done
+run 0 generate -m "$v3" -p 'The whale' -n 8 --temp 0
+cp "$work/out" "$work/greedy"
+mpi 0 2 generate -m "$v3" -p 'The whale' -n 8 --temp 0 -t 1 -ot 'exps=RANK1'
+# mpirun gives its processes a terminal, on which the text ends with a newline
+[ "$(cat "$work/out")" = "$(cat "$work/greedy")" ] || fail "other text from two processes: $(cat "$work/out")"
+mpi 0 2 perplexity -m "$v3" -f "$0" -c 64 -t 1 --json
+says out '"perplexity"'
+mpi 2 2 generate -m "$v3"
+[ "$(grep -c '^latent: generate: wants one prompt' "$work/err")" = 1 ] || fail 'not said once'
+mpi 2 2 generate -m "$v3" -p x --ranks 3
+says err 'mpirun has started 2'
+mpi 1 2 generate -m "$work/none.gguf" -p x
+[ "$(grep -c '^latent: ' "$work/err")" = 1 ] || fail "not one line: $(cat "$work/err")"
+mpi 3 2 generate -m "$v3" -p x -c 1000000000
+[ "$(grep -c 'does not fit' "$work/err")" = 1 ] || fail 'not said once'
+exit $bad
