@@ -64,12 +64,12 @@ static enum err_code check_rows(const struct model *m, const struct gguf_tensor 
 
     for (int64_t i = 0; i < a.n_rows; i++) {
         int64_t at = quant_find_nonfinite(plain, rows + (size_t)i * row_bytes, a.n_cols);
-        long long row = a.row + i;
+        long long row = a.row + i, col = a.col + at;
         if (at >= 0)
             return err_set(e, ERR_FORMAT,
                            "%s: %s: NaN or infinity in row %lld, column %lld; download or convert "
                            "the file again",
-                           gguf_part_path(m->gguf, t->part), t->name, row, (long long)(a.col + at));
+                           gguf_part_path(m->gguf, t->part), t->name, row, col);
     }
     return ERR_OK;
 }

@@ -4,6 +4,18 @@
 
 #include <stdlib.h>
 
+/* The numbers of layer l: slabs of all experts, then the experts of all slabs. */
+static int32_t *numbers_of(const struct share *s, int n_experts, int l)
+{
+    return s->numbers + 2 * (size_t)l * (size_t)n_experts;
+}
+
+static void add_experts(struct share *s, int n_experts, int l, struct plan_range r)
+{
+    for (int64_t x = r.begin; x < r.end; x++)
+        numbers_of(s, n_experts, l)[x] = 0;
+}
+
 static enum err_code allocate(struct share *s, const struct hparams *hp, int rank, int n_ranks,
                               struct err *e)
 {
@@ -13,27 +25,20 @@ static enum err_code allocate(struct share *s, const struct hparams *hp, int ran
     s->layers = calloc(layers, sizeof *s->layers);
     s->vocab = calloc((size_t)n_ranks, sizeof *s->vocab);
     s->numbers = calloc(2 * layers * experts + 1, sizeof *s->numbers);
-    if (!s->layers || !s->vocab || !s->numbers)
-        return err_set(e, ERR_NOMEM, "no memory for the shares of %d ranks", n_ranks);
-    for (size_t l = 0; l < layers; l++) {
-        s->layers[l].experts = s->numbers + 2 * l * experts;
-        s->layers[l].slab_of = s->numbers + (2 * l + 1) * experts;
-        for (size_t x = 0; x < experts; x++)
-            s->layers[l].slab_of[x] = -1;
+    if (!s->layers || !s->vocab || !s->numbers) {
+        (void)err_set(e, ERR_NOMEM, "no memory for the shares of %d ranks", n_ranks);
+        return ERR_NOMEM;
     }
+    for (size_t i = 0; i < 2 * layers * experts; i++)
+        s->numbers[i] = -1;
     return ERR_OK;
 }
 
-static void add_experts(struct share_layer *l, struct plan_range r)
-{
-    for (int64_t x = r.begin; x < r.end; x++)
-        l->slab_of[x] = l->n_experts++;
-}
-
 /* Slabs in ascending order of experts, whatever the order in which they were added. */
-static void number_slabs(struct share_layer *l, int n_experts)
+static void number_slabs(struct share_layer *l, int32_t *numbers, int n_experts)
 {
-    l->n_experts = 0;
+    l->slab_of = numbers;
+    l->experts = numbers + n_experts;
     for (int x = 0; x < n_experts; x++) {
         if (l->slab_of[x] < 0)
             continue;
@@ -46,7 +51,7 @@ static void finish(struct share *s, const struct hparams *hp)
 {
     for (int i = 0; i < s->n_layers; i++) {
         struct share_layer *l = &s->layers[i];
-        number_slabs(l, hp->n_experts);
+        number_slabs(l, numbers_of(s, hp->n_experts, i), hp->n_experts);
         l->cache_layer = share_heads(l) > 0 ? s->n_cache_layers++ : -1;
         if (share_heads(l) > s->max_heads)
             s->max_heads = share_heads(l);
@@ -66,7 +71,7 @@ enum err_code share_everything(struct share *s, const struct model *m, struct er
         l->head_end = hp->n_heads;
         l->column_end = is_moe ? hp->n_shared_experts * hp->d_expert : hp->d_ffn;
         if (is_moe)
-            add_experts(l, (struct plan_range){ 0, hp->n_experts });
+            add_experts(s, hp->n_experts, i, (struct plan_range){ 0, hp->n_experts });
     }
     s->vocab[0] = (struct plan_range){ 0, hp->n_vocab };
     finish(s, hp);
@@ -94,7 +99,7 @@ static void take_part(struct share *s, const struct plan *p, const struct plan_p
         s->layers[t->layer].column_end = r[0].end;
     } else if (part->axis == AXIS_EXPERTS && t->role == ROLE_DOWN_EXPS) {
         for (int i = 0; i < part->n_ranges; i++)
-            add_experts(&s->layers[t->layer], r[i]);
+            add_experts(s, p->model->hp.n_experts, t->layer, r[i]);
     }
 }
 

@@ -40,10 +40,10 @@ static struct host join(const struct answer *a, int n)
 /* Ranks of a host that are not together share its memory all the same. */
 static int ranks_of_host(const struct comm *c, int rank)
 {
-    int n = 0;
+    int n = 1;
 
     for (int r = 0; r < comm_size(c); r++)
-        n += comm_host_index(c, r) == comm_host_index(c, rank);
+        n += r != rank && comm_host_index(c, r) == comm_host_index(c, rank);
     return n;
 }
 
@@ -61,23 +61,33 @@ static void join_all(struct inventory *m, const struct comm *c, const struct ans
     }
 }
 
-enum err_code processes_inventory(struct planning *x, struct comm *c, struct err *e)
+/* Looks at this machine and gathers what all say: all[size]. */
+static enum err_code ask_all(struct planning *x, struct comm *c, struct answer *all, struct err *e)
 {
-    size_t size = (size_t)comm_size(c);
-    struct answer *all = calloc(size, sizeof *all), mine = { 0 };
-    struct host *hosts = calloc(size, sizeof *hosts);
-    enum err_code rc = all && hosts
-                           ? planning_probe(x, e)
-                           : err_set(e, ERR_NOMEM, "no memory to plan for %zu ranks", size);
+    struct answer mine = { 0 };
+    enum err_code rc = planning_probe(x, e);
 
     if (rc == ERR_OK) {
         mine.host = x->inventory.hosts[0];
         (void)sched_getaffinity(0, sizeof mine.cpus, &mine.cpus);
     }
-    rc = comm_share_error(c, rc, e);
-    if (rc == ERR_OK) {
-        comm_all_gather(c, &mine, sizeof mine, all);
-        rc = comm_check(c, e);
+    TRY(comm_share_error(c, rc, e));
+    comm_all_gather(c, &mine, sizeof mine, all);
+    return comm_check(c, e);
+}
+
+enum err_code processes_inventory(struct planning *x, struct comm *c, struct err *e)
+{
+    size_t size = (size_t)comm_size(c);
+    struct answer *all = calloc(size, sizeof *all);
+    struct host *hosts = calloc(size, sizeof *hosts);
+    enum err_code rc = ERR_NOMEM;
+
+    if (all && hosts) {
+        rc = ask_all(x, c, all, e);
+    } else {
+        (void)err_set(e, rc, "no memory to plan for %d ranks", comm_size(c));
+        (void)comm_share_error(c, rc, e);
     }
     if (rc == ERR_OK) {
         free(x->inventory.hosts);
