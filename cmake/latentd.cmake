@@ -41,6 +41,6 @@ function(latentd_test file)
 	target_link_libraries(${target} PRIVATE ${T_USES} PkgConfig::cmocka)
 	target_compile_definitions(${target} PRIVATE TEST_DATA="${PROJECT_SOURCE_DIR}/tests/data")
 	add_test(NAME ${folder}/${test_name} COMMAND ${target} ${T_ARGS})
-	set_tests_properties(${folder}/${test_name} PROPERTIES TIMEOUT 900 LABELS "${T_LABELS}"
+	set_tests_properties(${folder}/${test_name} PROPERTIES TIMEOUT ${LATENTD_TEST_SECONDS} LABELS "${T_LABELS}"
 		SKIP_RETURN_CODE 77 ENVIRONMENT "OMP_WAIT_POLICY=passive")
 endfunction()
