@@ -8,6 +8,8 @@
 
 static const char *program = "latent";
 static int quiet_level;
+static progress_fn *watcher;
+static void *watcher_arg;
 
 void log_set_program(const char *name)
 {
@@ -86,6 +88,12 @@ static void progress_show(struct progress *p, double now)
     fflush(stderr);
 }
 
+void progress_watch(progress_fn *fn, void *arg)
+{
+    watcher = fn;
+    watcher_arg = arg;
+}
+
 void progress_start(struct progress *p, const char *what, int64_t total)
 {
     double now = clock_seconds();
@@ -101,6 +109,10 @@ void progress_update(struct progress *p, int64_t done)
     double every = p->on_terminal ? 0.2 : 10;
 
     p->done = done;
+    if (watcher && now - p->told_s >= 0.2) {
+        p->told_s = now;
+        watcher(watcher_arg, p);
+    }
     if (!quiet_level && now - p->shown_s >= every)
         progress_show(p, now);
 }

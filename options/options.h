@@ -66,6 +66,11 @@ void options_free(struct options *o);
  * Errors: ERR_IO; ERR_USAGE with file, line, what is wrong and what it wants; ERR_NOMEM. */
 enum err_code options_read_config(struct options *o, const char *path, struct err *e);
 
+/* The options that command `to` needs to have the values of o, as words appended to *words, which are
+ * o's too.  Errors: ERR_NOMEM. */
+enum err_code options_pass_on(struct options *o, enum command_id to, struct text_list *words,
+                              struct err *e);
+
 /* The word that a CHOICE has now, NUL-terminated in buf. */
 const char *options_choice(const struct options *o, enum option_id id, char *buf, size_t size);
 

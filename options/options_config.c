@@ -112,8 +112,7 @@ static enum option_id find_key(enum command_id command, const char *key)
 
 /* ---- Values --------------------------------------------------------------- */
 
-/* A copy that lives as long as the options; NULL if there is no memory. */
-static const char *keep(struct options *o, char *text)
+const char *option_keep(struct options *o, char *text)
 {
     char **v = text ? realloc(o->kept, (o->n_kept + 1) * sizeof *v) : NULL;
 
@@ -167,7 +166,7 @@ static enum err_code set_value(struct config *c, enum option_id id, const char *
     if (kind == KIND_FLAG)
         return set_flag(c, id, key, value);
     const char *text =
-        keep(c->o, goes_on && kind == KIND_TEXT ? joined(c, id, value) : strdup(value));
+        option_keep(c->o, goes_on && kind == KIND_TEXT ? joined(c, id, value) : strdup(value));
     if (!text)
         return err_set(c->e, ERR_NOMEM, "%s:%d: no memory", c->path, c->number);
     enum err_code rc = option_set(c->o, id, key, text, &why);

@@ -46,6 +46,9 @@ size_t option_key(enum option_id id, enum command_id command, const char **key);
 enum err_code option_set(struct options *o, enum option_id id, const char *name, const char *text,
                          struct err *e);
 
+/* Takes a text that is to live as long as the options; NULL: no memory, it is freed. */
+const char *option_keep(struct options *o, char *text);
+
 /* Is `name` one of the words of `list`, which `separator` divides?  A word that ends in '*'
  * takes all that begin so.  Returns its index, or -1. */
 int word_index(const char *list, char separator, const char *name, size_t len);

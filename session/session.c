@@ -146,7 +146,7 @@ void session_close(struct session *s)
 static int loads_a_model(enum command_id c)
 {
     return c == COMMAND_generate || c == COMMAND_chat || c == COMMAND_perplexity ||
-           c == COMMAND_logits || c == COMMAND_bench;
+           c == COMMAND_logits || c == COMMAND_bench || c == COMMAND_latentd_rank;
 }
 
 /* A rank other than 0.  What goes wrong here is rank 0's to say. */
@@ -191,6 +191,11 @@ enum err_code session_start(const struct options *o, int *follows, struct err *e
     log_set_quiet(1);
     follow(o);
     return ERR_OK;
+}
+
+struct comm *session_comm(void)
+{
+    return comm;
 }
 
 int session_end(void)

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: MIT */
+/* daemon/book_parts.h - what requests.c, book.c and book_store.c share. */
+#ifndef DAEMON_BOOK_PARTS_H
+#define DAEMON_BOOK_PARTS_H
+
+#include "daemon/book.h"
+
+enum { WARM_REQUESTS = 256 }; /* ended ones that stay in memory */
+
+/* A ring through its head. */
+struct request_list {
+    struct request head;
+    int n;
+};
+
+struct requests {
+    struct requests_options opt;
+    pthread_mutex_t lock;
+    void *by_id, *by_number; /* trees of search.h, of struct request */
+    struct request_list live, ended;
+    int64_t next_number, n_context;
+    int draining, journal_ok;
+    struct requests_waiter *idle_waiters;
+    struct requests_counts counts;
+};
+
+/* ---- book_store.c: requests in memory, with the lock held ------------------- */
+
+/* A request of this spec, in no list.  Copies.  Errors: ERR_NOMEM; ERR_FORMAT. */
+enum err_code request_create(struct request **out, const struct requests *b, const char *id,
+                             const void *spec, size_t n_spec, struct err *e);
+void request_free(struct request *r);
+
+/* Adds a token and what it shows.  *stopped: a stop string is complete. */
+enum err_code request_push(struct request *r, const struct requests *b, int32_t token, int *stopped,
+                           struct err *e);
+
+/* The end of the text: shows what was held back, unless a stop string ended it. */
+void request_finish_text(struct request *r);
+
+/* The request of this number in memory, or NULL. */
+struct request *book_find(struct requests *b, int64_t number);
+
+/* The request of this id, in memory or else in the journal; NULL: there is none. */
+struct request *book_find_id(struct requests *b, const char *id);
+
+/* Into the trees and a list.  Returns 0, or -1: no memory. */
+int book_keep(struct requests *b, struct request *r, int live);
+void book_drop(struct requests *b, struct request *r, int live);
+
+void list_add(struct request_list *l, struct request *r);
+void list_remove(struct request_list *l, struct request *r);
+
+/* Calls everybody on the list, once. */
+void book_wake(struct requests_waiter **list);
+
+/* The callback of the journal. */
+void book_settled(void *book, struct journal_entry *list);
+
+#endif

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: MIT */
+/* daemon/core.c - see core.h. */
+#include "daemon/core.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "daemon/book.h"
+#include "daemon/driver.h"
+#include "daemon/journal.h"
+#include "daemon/status_board.h"
+
+/* ---- Callbacks ------------------------------------------------------------- */
+
+static void on_news(void *arg)
+{
+    const struct core *d = arg;
+
+    if (d->driver)
+        driver_wake(d->driver);
+}
+
+static void on_link(void *arg, int fd)
+{
+    const struct core *d = arg;
+
+    driver_attach(d->driver, fd);
+}
+
+static void on_lost(void *arg, const char *why)
+{
+    const struct core *d = arg;
+
+    log_warn("%s: clients wait until the ranks are back", why);
+    ranks_lost(d->ranks);
+}
+
+static void on_ready(void *arg)
+{
+    const struct core *d = arg;
+
+    ranks_served(d->ranks);
+}
+
+/* ---- Opening --------------------------------------------------------------- */
+
+static enum err_code open_model(struct core *d, struct err *e)
+{
+    const struct options *o = d->opt;
+    struct gguf_string name = { 0 };
+
+    if (!o->model)
+        return err_set(e, ERR_USAGE, "no model; give -m FILE");
+    TRY(model_open(&d->model, o->model, 0, o->override_kv.v, (int)o->override_kv.n, e));
+    TRY(tokenizer_open(&d->tokenizer, d->model->gguf, e));
+    model_digest(d->model->gguf, d->model_hash);
+    const struct gguf_kv *kv = gguf_find(d->model->gguf, "general.name");
+    if (kv)
+        (void)gguf_as_string(&kv->value, &name);
+    (void)snprintf(d->model_name, sizeof d->model_name, "%.*s", (int)name.len,
+                   name.data ? name.data : "");
+    return ERR_OK;
+}
+
+static enum err_code open_book(struct core *d, struct err *e)
+{
+    const struct options *o = d->opt;
+    struct journal_options j = { .dir = o->state_dir,
+                                 .sync_full = o->journal_sync,
+                                 .keep_ms = o->keep_hours * 3600 * 1000,
+                                 .keep_bytes = o->keep_mib << 20 };
+    struct requests_options b = { .tokenizer = d->tokenizer,
+                                  .model_hash = d->model_hash,
+                                  .n_vocab = d->model->hp.n_vocab,
+                                  .n_context = d->model->hp.context_length,
+                                  .max_waiting = (int)o->max_waiting,
+                                  .on_news = on_news,
+                                  .on_news_arg = d };
+
+    TRY(journal_open(&d->journal, &j, e));
+    b.journal = d->journal;
+    return requests_create(&d->book, &b, e);
+}
+
+static enum err_code start_driver(struct core *d, struct err *e)
+{
+    struct status_facts f = { .model_path = d->opt->model,
+                              .model_name = d->model_name,
+                              .model_hash = d->model_hash,
+                              .reuse = d->opt->reuse ? "strict" : "any",
+                              .n_vocab = d->model->hp.n_vocab,
+                              .journal = d->journal,
+                              .book = d->book };
+    struct driver_options o = { .book = d->book,
+                                .journal = d->journal,
+                                .hp = &d->model->hp,
+                                .model_hash = d->model_hash,
+                                .strict_reuse = d->opt->reuse,
+                                .on_lost = on_lost,
+                                .on_ready = on_ready,
+                                .arg = d };
+
+    TRY(status_create(&d->status, &f, e));
+    o.status = d->status;
+    return driver_start(&d->driver, &o, e);
+}
+
+/* latentd-rank lies beside latentd. */
+static enum err_code find_program(struct core *d, struct err *e)
+{
+    ssize_t n = readlink("/proc/self/exe", d->program, sizeof d->program - 1);
+
+    if (n < 0)
+        return err_sys(e, "cannot find latentd-rank");
+    d->program[n] = 0;
+    char *slash = strrchr(d->program, '/');
+    size_t room = sizeof d->program - (size_t)(slash + 1 - d->program);
+    if (snprintf(slash + 1, room, "latentd-rank") >= (int)room)
+        return err_set(e, ERR_IO, "cannot find latentd-rank: a path that is too long");
+    return ERR_OK;
+}
+
+static enum err_code start_ranks(struct core *d, struct err *e)
+{
+    if (!*d->program)
+        TRY(find_program(d, e));
+    TRY(options_pass_on(d->opt, COMMAND_latentd_rank, &d->words, e));
+    (void)snprintf(d->run_dir, sizeof d->run_dir, "%s/mpi", d->opt->state_dir);
+    struct ranks_options o = { .program = d->program,
+                               .words = d->words.v,
+                               .n_words = (int)d->words.n,
+                               .n_ranks = 1,
+                               .launch = d->opt->launch,
+                               .run_dir = d->run_dir,
+                               .on_link = on_link,
+                               .on_link_arg = d };
+    return ranks_create(&d->ranks, &o, e);
+}
+
+/* ---- The interface --------------------------------------------------------- */
+
+enum err_code core_open(struct core *d, struct options *o, const char *program, struct err *e)
+{
+    *d = (struct core){ .opt = o };
+    (void)snprintf(d->program, sizeof d->program, "%s", program ? program : "");
+    TRY(open_model(d, e));
+    TRY(open_book(d, e));
+    TRY(start_ranks(d, e));
+    return start_driver(d, e);
+}
+
+void core_close(struct core *d)
+{
+    if (d->status)
+        status_set_phase(d->status, PHASE_STOPPING);
+    driver_stop(&d->driver);
+    ranks_stop(&d->ranks);
+    journal_close(&d->journal);
+    status_free(&d->status);
+    requests_free(&d->book);
+    tokenizer_close(&d->tokenizer);
+    model_close(&d->model);
+    free(d->words.v);
+    d->words = (struct text_list){ 0 };
+}

@@ -1,0 +1,530 @@
+/* SPDX-License-Identifier: MIT */
+/* daemon/driver.c - see driver.h.
+ *
+ * Reading order: waiting; requests into the scheduler; what came of a step, into the book and the
+ * journal; one step; a life of the ranks; the interface.
+ */
+#include "daemon/driver.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "daemon/clock.h"
+
+enum {
+    PROBE_MS = 5000,  /* idle ranks are asked so often whether they still compute */
+    IDLE_MS = 1000,   /* without ranks: how often deadlines are looked at */
+    HANG_MS = 120000, /* a step that takes longer than this, and than HANG_STEPS median ones */
+    HANG_STEPS = 20,
+    QUIT_MS = 400, /* ranks that are not in a step leave within this */
+};
+
+struct driver {
+    struct driver_options opt;
+    pthread_t thread;
+    int news_fd; /* eventfd: something new in the book, new ranks, or the end */
+    struct scheduler *scheduler;
+    struct link_ready ready;
+    int fd; /* of the link, -1: none; the thread's own */
+    int64_t step_id;
+    struct str out;
+    struct journal_entry *entry; /* what the running turn records */
+    struct request **found;      /* [n_found] of cap_found */
+    int n_found, cap_found;
+
+    pthread_mutex_t lock;
+    int attached_fd, stopping; /* attached: -1, or a link that the thread has not taken yet */
+};
+
+/* ---- Waiting -------------------------------------------------------------- */
+
+static int is_stopping(struct driver *d)
+{
+    pthread_mutex_lock(&d->lock);
+    int stopping = d->stopping;
+    pthread_mutex_unlock(&d->lock);
+    return stopping;
+}
+
+/* Waits for news, or for bytes on the link if there is one.  Returns 1 if the link can be read. */
+static int wait_for(struct driver *d, int link_fd, int64_t ms)
+{
+    struct pollfd p[2] = {
+        {.fd = d->news_fd, .events = POLLIN},
+        { .fd = link_fd,   .events = POLLIN}
+    };
+    uint64_t count;
+
+    if (poll(p, link_fd >= 0 ? 2 : 1, ms > INT32_MAX ? INT32_MAX : (int)ms) < 0)
+        return 0;
+    if (p[0].revents && read(d->news_fd, &count, sizeof count) < 0 && errno != EAGAIN)
+        log_warn("driver: %s", strerror(errno));
+    return link_fd >= 0 && p[1].revents != 0;
+}
+
+/* ---- Records -------------------------------------------------------------- */
+
+static enum err_code need_entry(struct driver *d, struct err *e)
+{
+    if (d->entry)
+        return ERR_OK;
+    d->entry = journal_entry_new(clock_unix_ms());
+    return d->entry ? ERR_OK : err_set(e, ERR_NOMEM, "no memory for an entry of the journal");
+}
+
+static void push_entry(struct driver *d)
+{
+    if (!d->entry)
+        return;
+    if (d->entry->n_tokens || d->entry->n_ends)
+        journal_push(d->opt.journal, d->entry);
+    else
+        journal_entry_free(d->entry);
+    d->entry = NULL;
+}
+
+static enum err_code end_request(struct driver *d, struct request *r, enum reason reason,
+                                 const char *message, struct err *e)
+{
+    TRY(need_entry(d, e));
+    return book_add_end(d->opt.book, r, reason, message, d->entry, e);
+}
+
+/* ---- Requests into the scheduler ------------------------------------------ */
+
+struct taking {
+    struct driver *d;
+    enum err_code rc;
+    struct err *e;
+};
+
+/* Under the book's lock. */
+static int add_request(void *arg, struct request *r)
+{
+    struct taking *t = arg;
+    int64_t n = r->spec.n_prompt + r->n_tokens;
+    int32_t *tokens = malloc((size_t)n * sizeof *tokens);
+
+    if (!tokens) {
+        t->rc = err_set(t->e, ERR_NOMEM, "no memory for a request of %" PRId64 " tokens", n);
+        return 1;
+    }
+    memcpy(tokens, r->spec.prompt, (size_t)r->spec.n_prompt * sizeof *tokens);
+    if (r->n_tokens)
+        memcpy(tokens + r->spec.n_prompt, r->tokens, (size_t)r->n_tokens * sizeof *tokens);
+    struct scheduler_request x = { .number = r->number,
+                                   .client = r->view.client,
+                                   .priority = r->spec.priority,
+                                   .tokens = tokens,
+                                   .n_tokens = n,
+                                   .n_prompt = r->spec.n_prompt,
+                                   .max_tokens = r->spec.max_tokens };
+    t->rc = scheduler_add(t->d->scheduler, &x, t->e);
+    free(tokens);
+    return t->rc != ERR_OK;
+}
+
+static enum err_code take_requests(struct driver *d, int all, struct err *e)
+{
+    struct taking t = { .d = d, .e = e };
+
+    (void)book_take(d->opt.book, all, add_request, &t);
+    return t.rc;
+}
+
+/* Under the book's lock: only notes it. */
+static int note_found(void *arg, struct request *r)
+{
+    struct driver *d = arg;
+
+    if (d->n_found == d->cap_found) {
+        int cap = d->cap_found ? 2 * d->cap_found : 16;
+        struct request **grown = realloc(d->found, (size_t)cap * sizeof *grown);
+        if (!grown)
+            return 1; /* the rest comes next time */
+        d->found = grown;
+        d->cap_found = cap;
+    }
+    d->found[d->n_found++] = r;
+    return 0;
+}
+
+/* Ends those that are cancelled or late.  *next_ms: when the next deadline is, 0: none. */
+static enum err_code end_wanted(struct driver *d, int64_t *next_ms, struct err *e)
+{
+    d->n_found = 0;
+    *next_ms = book_take_ends(d->opt.book, clock_unix_ms(), note_found, d);
+    for (int i = 0; i < d->n_found; i++) {
+        struct request *r = d->found[i];
+        if (d->scheduler)
+            scheduler_remove(d->scheduler, r->number);
+        TRY(end_request(d, r, r->cancel_wanted ? REASON_CANCELLED : REASON_DEADLINE, NULL, e));
+    }
+    push_entry(d);
+    return ERR_OK;
+}
+
+/* ---- What came of it ------------------------------------------------------ */
+
+static void time_token(struct driver *d, struct request *r)
+{
+    double now = clock_seconds();
+
+    if (r->last_token_s > 0)
+        status_note_next_token(d->opt.status, now - r->last_token_s);
+    else if (r->n_tokens == 1)
+        status_note_first_token(d->opt.status,
+                                0.001 * (double)(clock_unix_ms() - r->view.accepted_ms));
+    r->last_token_s = now;
+}
+
+static enum err_code take_ends(struct driver *d, const struct scheduler_output *out, struct err *e)
+{
+    for (int i = 0; i < out->n_ends; i++) {
+        const struct scheduler_end *end = &out->ends[i];
+        struct request *r = book_find_live(d->opt.book, end->number);
+        char where[128] = "";
+        if (!r)
+            continue;
+        if (end->reason == REASON_NUMERIC_ERROR && end->bad_layer > d->opt.hp->n_layers)
+            (void)snprintf(where, sizeof where, "the output at position %" PRId64, end->bad_pos);
+        else if (end->reason == REASON_NUMERIC_ERROR)
+            (void)snprintf(where, sizeof where,
+                           "a sum in layer %d is not a number or out of range at position %" PRId64,
+                           end->bad_layer - 1, end->bad_pos);
+        TRY(end_request(d, r, end->reason, where, e));
+    }
+    return ERR_OK;
+}
+
+static enum err_code take_tokens(struct driver *d, const struct scheduler_output *out,
+                                 struct err *e)
+{
+    for (int i = 0; i < out->n_tokens; i++) {
+        const struct scheduler_token *t = &out->tokens[i];
+        struct request *r = book_find_live(d->opt.book, t->number);
+        enum reason ends;
+        if (!r)
+            continue;
+        TRY(need_entry(d, e));
+        TRY(book_add_token(d->opt.book, r, t->token, t->full, d->entry, &ends, e));
+        time_token(d, r);
+        if (ends == REASON_NONE)
+            continue;
+        scheduler_remove(d->scheduler, t->number);
+        TRY(end_request(d, r, ends, NULL, e));
+    }
+    return ERR_OK;
+}
+
+/* ---- One step ------------------------------------------------------------- */
+
+static enum err_code send_begins(struct driver *d, const struct scheduler_output *out,
+                                 struct err *e)
+{
+    for (int i = 0; i < out->n_begins; i++) {
+        const struct scheduler_begin *b = &out->begins[i];
+        struct request *r = book_find_live(d->opt.book, b->number);
+        if (!r)
+            return err_set(e, ERR_FORMAT, "request %" PRId64 " is scheduled and unknown",
+                           b->number);
+        struct link_begin begin = { .seq = b->seq,
+                                    .sampling = r->spec.sampling,
+                                    .history = (int32_t *)b->tokens,
+                                    .n_history = b->n_tokens };
+        str_clear(&d->out);
+        TRY(link_put_begin(&d->out, &begin, e));
+        TRY(link_send(d->fd, LINK_BEGIN, d->out.data, d->out.len, e));
+        book_set_running(d->opt.book, r, 1, b->n_cached);
+    }
+    return ERR_OK;
+}
+
+/* The next frame of the ranks, or what is wrong with them: ERR_CANCELLED when the end has come. */
+static enum err_code await_frame(struct driver *d, struct link_frame *f, int64_t patience_ms,
+                                 struct err *e)
+{
+    int64_t until = clock_monotonic_ms() + patience_ms;
+
+    for (;;) {
+        int64_t left = until - clock_monotonic_ms();
+        if (is_stopping(d))
+            return ERR_CANCELLED;
+        if (left <= 0)
+            return err_set(e, ERR_PEER, "ranks: nothing heard for %" PRId64 " s",
+                           patience_ms / 1000);
+        if (!wait_for(d, d->fd, left))
+            continue;
+        TRY(link_recv(d->fd, f, e));
+        if (f->kind != LINK_FAULT)
+            return ERR_OK;
+        err_set(e, ERR_PEER, "%.*s", (int)(f->n < 300 ? f->n : 300), (const char *)f->payload);
+        free(f->payload);
+        return ERR_PEER;
+    }
+}
+
+/* Runs a step and gives its result. */
+static enum err_code run_step(struct driver *d, const struct step *step, struct link_result *r,
+                              struct err *e)
+{
+    struct link_frame f;
+    double begin = clock_seconds();
+    int64_t patience = (int64_t)(0.001 * HANG_STEPS * status_median_step_us(d->opt.status));
+
+    str_clear(&d->out);
+    TRY(step_encode(step, &d->out, e));
+    TRY(link_send(d->fd, LINK_STEP, d->out.data, d->out.len, e));
+    TRY(await_frame(d, &f, patience > HANG_MS ? patience : HANG_MS, e));
+    enum err_code rc = link_get_result(r, &f, &d->ready.limits, e);
+    free(f.payload);
+    if (rc == ERR_OK)
+        status_note_step(d->opt.status, step->batch.n, 1e6 * (clock_seconds() - begin), r->step_us,
+                         r->sum_us);
+    return rc;
+}
+
+static void show_counts(struct driver *d)
+{
+    struct scheduler_counts c;
+
+    scheduler_count(d->scheduler, &c);
+    status_note_counts(d->opt.status, &c);
+}
+
+/* One turn: a step if there is something to compute.  *idle: there was not. */
+static enum err_code turn(struct driver *d, int *idle, struct err *e)
+{
+    struct scheduler_output out;
+    struct link_result r = { 0 };
+
+    TRY(scheduler_plan(d->scheduler, ++d->step_id, clock_unix_ms(), &out, e));
+    TRY(take_ends(d, &out, e));
+    push_entry(d);
+    *idle = out.step == NULL;
+    show_counts(d);
+    if (!out.step)
+        return ERR_OK;
+    TRY(send_begins(d, &out, e));
+    TRY(run_step(d, out.step, &r, e));
+    enum err_code rc = scheduler_result(d->scheduler, &r, &out, e);
+    link_result_free(&r);
+    if (rc == ERR_OK)
+        rc = take_tokens(d, &out, e);
+    if (rc == ERR_OK)
+        rc = take_ends(d, &out, e);
+    push_entry(d);
+    show_counts(d);
+    return rc;
+}
+
+static enum err_code probe(struct driver *d, struct err *e)
+{
+    struct step s = { .id = ++d->step_id };
+    struct link_result r = { 0 };
+    enum err_code rc = run_step(d, &s, &r, e);
+
+    link_result_free(&r);
+    return rc;
+}
+
+/* ---- A life of the ranks -------------------------------------------------- */
+
+static enum err_code check_ready(struct driver *d, struct err *e)
+{
+    const struct link_ready *r = &d->ready;
+
+    if (strcmp(r->model_hash, d->opt.model_hash) != 0)
+        return err_set(e, ERR_PEER,
+                       "ranks: they have opened another model than the daemon; the "
+                       "file was replaced: start the daemon again");
+    if (r->limits.n_vocab != d->opt.hp->n_vocab)
+        return err_set(e, ERR_PEER, "ranks: a vocabulary of %d", r->limits.n_vocab);
+    return ERR_OK;
+}
+
+/* Until the ranks are ready. */
+static enum err_code await_ready(struct driver *d, struct err *e)
+{
+    struct link_frame f;
+    struct link_progress p;
+    int64_t next_ms;
+
+    for (;;) {
+        TRY(end_wanted(d, &next_ms, e));
+        TRY(await_frame(d, &f, INT32_MAX, e));
+        enum err_code rc;
+        if (f.kind == LINK_PROGRESS) {
+            rc = link_get_progress(&p, &f, e);
+            if (rc == ERR_OK)
+                status_note_loading(d->opt.status, p.done_bytes, p.total_bytes);
+        } else {
+            rc = link_get_ready(&d->ready, &f, e);
+        }
+        free(f.payload);
+        TRY(rc);
+        if (f.kind == LINK_READY)
+            return check_ready(d, e);
+    }
+}
+
+static enum err_code open_scheduler(struct driver *d, struct err *e)
+{
+    struct scheduler_options o = { .limits = d->ready.limits,
+                                   .hp = d->opt.hp,
+                                   .mla = d->ready.mla,
+                                   .strict_reuse = d->opt.strict_reuse };
+
+    TRY(scheduler_create(&d->scheduler, &o, e));
+    requests_set_context(d->opt.book, d->ready.limits.n_context);
+    TRY(take_requests(d, 1, e));
+    status_note_ready(d->opt.status, &d->ready);
+    d->opt.on_ready(d->opt.arg);
+    log_info("ready: %d rank%s, %" PRId64
+             " positions of context, %d requests at once, cache %s, %s",
+             d->ready.n_ranks, d->ready.n_ranks == 1 ? "" : "s", d->ready.limits.n_context,
+             d->ready.limits.n_sequences, d->ready.cache_type, d->ready.kernel_set);
+    return ERR_OK;
+}
+
+static enum err_code serve(struct driver *d, struct err *e)
+{
+    int64_t probed_ms = 0, next_ms;
+    int idle;
+
+    TRY(await_ready(d, e));
+    TRY(open_scheduler(d, e));
+    while (!is_stopping(d)) {
+        if (journal_wait_room(d->opt.journal))
+            return ERR_CANCELLED;
+        TRY(take_requests(d, 0, e));
+        TRY(end_wanted(d, &next_ms, e));
+        TRY(turn(d, &idle, e));
+        int64_t now = clock_monotonic_ms();
+        if (!idle) {
+            probed_ms = now;
+            continue;
+        }
+        if (now - probed_ms >= PROBE_MS) {
+            TRY(probe(d, e));
+            probed_ms = clock_monotonic_ms();
+            continue; /* there may have been news meanwhile */
+        }
+        int64_t until_deadline = next_ms ? next_ms - clock_unix_ms() : PROBE_MS;
+        if (until_deadline > 0 &&
+            wait_for(d, d->fd, until_deadline < PROBE_MS ? until_deadline : PROBE_MS))
+            return err_set(e, ERR_PEER, "ranks: they are gone, or speak unasked");
+    }
+    return ERR_CANCELLED;
+}
+
+/* Lets go of the ranks. */
+static void part(struct driver *d, enum err_code rc, const struct err *e)
+{
+    if (rc == ERR_CANCELLED && link_send(d->fd, LINK_QUIT, NULL, 0, NULL) == ERR_OK) {
+        struct pollfd gone = { .fd = d->fd, .events = POLLRDHUP };
+        (void)poll(&gone, 1, QUIT_MS);
+    }
+    close(d->fd);
+    d->fd = -1;
+    scheduler_free(&d->scheduler);
+    push_entry(d); /* the book counts on what is in it already */
+    book_all_wait(d->opt.book);
+    if (rc != ERR_CANCELLED) {
+        status_note_restart(d->opt.status, e->msg);
+        d->opt.on_lost(d->opt.arg, e->msg);
+    }
+}
+
+static void *run(void *arg)
+{
+    struct driver *d = arg;
+
+    while (!is_stopping(d)) {
+        struct err e = { 0 };
+        int64_t next_ms;
+        pthread_mutex_lock(&d->lock);
+        d->fd = d->attached_fd;
+        d->attached_fd = -1;
+        pthread_mutex_unlock(&d->lock);
+        if (d->fd >= 0) {
+            enum err_code rc = serve(d, &e);
+            part(d, rc, &e);
+            continue;
+        }
+        if (end_wanted(d, &next_ms, &e) != ERR_OK)
+            log_warn("%s", e.msg);
+        (void)wait_for(d, -1, IDLE_MS);
+    }
+    return NULL;
+}
+
+/* ---- The interface -------------------------------------------------------- */
+
+enum err_code driver_start(struct driver **out, const struct driver_options *o, struct err *e)
+{
+    struct driver *d = calloc(1, sizeof *d);
+
+    if (!d)
+        return err_set(e, ERR_NOMEM, "no memory for the driver");
+    d->opt = *o;
+    d->fd = d->attached_fd = -1;
+    pthread_mutex_init(&d->lock, NULL);
+    d->news_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (d->news_fd < 0 || pthread_create(&d->thread, NULL, run, d)) {
+        if (d->news_fd >= 0)
+            close(d->news_fd);
+        free(d);
+        return err_set(e, ERR_IO, "no thread for the driver");
+    }
+    *out = d;
+    return ERR_OK;
+}
+
+void driver_wake(struct driver *d)
+{
+    uint64_t one = 1;
+
+    if (write(d->news_fd, &one, sizeof one) < 0 && errno != EAGAIN)
+        log_warn("driver: %s", strerror(errno));
+}
+
+void driver_attach(struct driver *d, int fd)
+{
+    pthread_mutex_lock(&d->lock);
+    if (d->attached_fd >= 0)
+        close(d->attached_fd);
+    d->attached_fd = fd;
+    pthread_mutex_unlock(&d->lock);
+    driver_wake(d);
+}
+
+void driver_stop(struct driver **dp)
+{
+    struct driver *d = *dp;
+
+    if (!d)
+        return;
+    pthread_mutex_lock(&d->lock);
+    d->stopping = 1;
+    pthread_mutex_unlock(&d->lock);
+    journal_hurry(d->opt.journal);
+    driver_wake(d);
+    pthread_join(d->thread, NULL);
+    if (d->attached_fd >= 0)
+        close(d->attached_fd);
+    close(d->news_fd);
+    pthread_mutex_destroy(&d->lock);
+    str_free(&d->out);
+    free(d->found);
+    free(d);
+    *dp = NULL;
+}

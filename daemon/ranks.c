@@ -1,0 +1,490 @@
+/* SPDX-License-Identifier: MIT */
+/* daemon/ranks.c - see ranks.h.
+ *
+ * Reading order: the socket; the command; output of children; a start; an end; the interface.
+ */
+#include "daemon/ranks.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/str.h"
+#include "daemon/clock.h"
+#include "daemon/launch.h"
+#include "rank/link.h"
+
+enum {
+    MAX_WORDS = 256,
+    FIRST_WAIT_MS = 100, /* before the next start; doubled each time up to */
+    MAX_WAIT_MS = 30000,
+    STEADY_MS = 60000, /* a group that lived so long starts the doubling anew */
+    HELLO_MS = 5000,
+    LEAVE_MS = 500, /* for leaving by itself, and after SIGTERM */
+    TICK_MS = 1000,
+};
+
+struct ranks {
+    struct ranks_options opt;
+    char token[65], address[64];
+    char token_env[96], connect_word[80];
+    int listen_fd, lost_fd, out_fd;
+    pid_t pid;      /* 0: none runs */
+    pid_t rank_pid; /* of rank 0, as it said; under mpirun another one than pid */
+    int64_t started_ms, start_at_ms, wait_ms, kill_at_ms;
+    int linked;
+    atomic_int served;
+    struct str line, last_line; /* what children print: the line that grows, the last whole one */
+    const char *words[MAX_WORDS + 1];
+    char *launch_copy;
+};
+
+/* ---- The socket ----------------------------------------------------------- */
+
+static enum err_code make_token(struct ranks *r, struct err *e)
+{
+    unsigned char bytes[32];
+
+    if (getrandom(bytes, sizeof bytes, 0) != sizeof bytes)
+        return err_sys(e, "no random bytes for the ranks' token");
+    for (int i = 0; i < 32; i++)
+        (void)snprintf(r->token + 2 * i, 3, "%02x", bytes[i]);
+    (void)snprintf(r->token_env, sizeof r->token_env, "LATENTD_LINK_TOKEN=%s", r->token);
+    /* The name needs to be new, not secret. */
+    (void)snprintf(r->address, sizeof r->address, "@latentd-%d-%.8s", (int)getpid(), r->token + 56);
+    (void)snprintf(r->connect_word, sizeof r->connect_word, "unix:%s", r->address);
+    return ERR_OK;
+}
+
+static enum err_code open_socket(struct ranks *r, struct err *e)
+{
+    struct sockaddr_un a = { .sun_family = AF_UNIX };
+    size_t n = strlen(r->address);
+
+    memcpy(a.sun_path, r->address, n);
+    a.sun_path[0] = 0;
+    r->listen_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (r->listen_fd < 0 ||
+        bind(r->listen_fd, (struct sockaddr *)&a,
+             (socklen_t)(offsetof(struct sockaddr_un, sun_path) + n)) ||
+        listen(r->listen_fd, 4))
+        return err_sys(e, "no socket for the ranks");
+    return ERR_OK;
+}
+
+/* Differences are summed up, so that the time tells nothing. */
+static int same_token(const char *a, const char *b)
+{
+    unsigned different = strlen(a) != 64;
+
+    for (int i = 0; i < 64; i++)
+        different |= (unsigned char)a[i] ^ (unsigned char)b[i];
+    return !different;
+}
+
+/* Reads HELLO.  Only this user's processes are listened to at all. */
+static enum err_code check_hello(struct ranks *r, int fd, struct link_hello *h, struct err *e)
+{
+    struct ucred peer;
+    socklen_t len = sizeof peer;
+    struct timeval patience = { .tv_sec = HELLO_MS / 1000 };
+    struct link_frame f;
+
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) || peer.uid != geteuid())
+        return err_set(e, ERR_PEER, "a process of another user knocked at the ranks' socket");
+    (void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+    TRY(link_recv(fd, &f, e));
+    enum err_code rc = link_get_hello(h, &f, e);
+    free(f.payload);
+    TRY(rc);
+    if (!same_token(h->token, r->token))
+        return err_set(e, ERR_PEER, "a process without the token knocked at the ranks' socket");
+    if (h->version != LINK_VERSION)
+        return err_set(e, ERR_PEER,
+                       "latentd-rank speaks version %u of the link, latentd %d: they "
+                       "are of two installations",
+                       h->version, LINK_VERSION);
+    patience = (struct timeval){ 0 };
+    (void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+    return ERR_OK;
+}
+
+static void accept_link(struct ranks *r)
+{
+    int fd = accept4(r->listen_fd, NULL, NULL, SOCK_CLOEXEC);
+    struct link_hello h = { 0 };
+    struct err e = { 0 };
+
+    if (fd < 0)
+        return;
+    if (r->pid == 0 || r->linked || check_hello(r, fd, &h, &e) != ERR_OK) {
+        log_warn("ranks: %s", *e.msg ? e.msg : "somebody knocked unasked");
+        close(fd);
+        return;
+    }
+    r->linked = 1;
+    r->rank_pid = (pid_t)h.pid;
+    r->opt.on_link(r->opt.on_link_arg, fd);
+}
+
+/* ---- The command ---------------------------------------------------------- */
+
+static enum err_code push(struct ranks *r, int *n, const char *word, struct err *e)
+{
+    if (*n == MAX_WORDS)
+        return err_set(e, ERR_USAGE, "more than %d words to start the ranks", MAX_WORDS);
+    r->words[(*n)++] = word;
+    r->words[*n] = NULL;
+    return ERR_OK;
+}
+
+/* The words of --launch, separated by blanks; '...' and "..." hold blanks together. */
+static enum err_code split_launch(struct ranks *r, int *n, struct err *e)
+{
+    char *in = r->launch_copy, *out = in;
+
+    while (*in) {
+        char quote = 0;
+        while (*in == ' ')
+            in++;
+        if (!*in)
+            break;
+        TRY(push(r, n, out, e));
+        for (; *in && (quote || *in != ' '); in++) {
+            if (quote ? *in == quote : *in == '\'' || *in == '"')
+                quote = quote ? 0 : *in;
+            else
+                *out++ = *in;
+        }
+        if (quote)
+            return err_set(e, ERR_USAGE, "--launch: a quote is not closed");
+        in += *in != 0;
+        *out++ = 0;
+    }
+    return *n ? ERR_OK : err_set(e, ERR_USAGE, "--launch: has no words");
+}
+
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    return slash ? slash + 1 : path;
+}
+
+/* What mpirun needs so that it ends when and as it is told, and leaves nothing. */
+static enum err_code push_mpirun_options(struct ranks *r, int *n, struct err *e)
+{
+    const char *const more[] = { "--bind-to",
+                                 "none",
+                                 "--mca",
+                                 "odls_base_sigkill_timeout",
+                                 "0",
+                                 "--mca",
+                                 "orte_tmpdir_base",
+                                 r->opt.run_dir,
+                                 "--mca",
+                                 "btl_vader_backing_directory",
+                                 r->opt.run_dir,
+                                 "-x",
+                                 "LATENTD_LINK_TOKEN" };
+
+    for (size_t i = 0; i < sizeof more / sizeof *more; i++)
+        TRY(push(r, n, more[i], e));
+    return ERR_OK;
+}
+
+static enum err_code build_command(struct ranks *r, struct err *e)
+{
+    static char count[16];
+    int n = 0;
+
+    if (r->opt.launch) {
+        r->launch_copy = strdup(r->opt.launch);
+        if (!r->launch_copy)
+            return err_set(e, ERR_NOMEM, "no memory for the words of --launch");
+        TRY(split_launch(r, &n, e));
+    } else if (r->opt.n_ranks > 1) {
+        (void)snprintf(count, sizeof count, "%d", r->opt.n_ranks);
+        TRY(push(r, &n, "mpirun", e));
+        TRY(push(r, &n, "--oversubscribe", e));
+        TRY(push(r, &n, "-np", e));
+        TRY(push(r, &n, count, e));
+    }
+    if (n && strcmp(base_name(r->words[0]), "mpirun") == 0)
+        TRY(push_mpirun_options(r, &n, e));
+    TRY(push(r, &n, r->opt.program, e));
+    TRY(push(r, &n, "--connect", e));
+    TRY(push(r, &n, r->connect_word, e));
+    for (int i = 0; i < r->opt.n_words; i++)
+        TRY(push(r, &n, r->opt.words[i], e));
+    return ERR_OK;
+}
+
+/* ---- Output of children ---------------------------------------------------- */
+
+/* A whole line: it is the child's own words, with its name in front of them. */
+static void take_line(struct ranks *r)
+{
+    if (r->line.len)
+        log_info("%s", r->line.data);
+    str_clear(&r->last_line);
+    str_append(&r->last_line, r->line.data ? r->line.data : "", r->line.len);
+    str_clear(&r->line);
+}
+
+/* Reads what there is, always: a pipe that is full stops its writer. */
+static void drain_output(struct ranks *r)
+{
+    char buf[4096];
+    ssize_t n;
+
+    while (r->out_fd >= 0 && (n = read(r->out_fd, buf, sizeof buf)) != 0) {
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return; /* nothing there now */
+        for (ssize_t i = 0; i < n; i++) {
+            if (buf[i] == '\n' || r->line.len >= 2000)
+                take_line(r);
+            if (buf[i] != '\n' && buf[i] != '\r')
+                str_append(&r->line, &buf[i], 1);
+        }
+    }
+    if (r->out_fd >= 0) {
+        take_line(r);
+        close(r->out_fd);
+        r->out_fd = -1;
+    }
+}
+
+/* ---- A start --------------------------------------------------------------- */
+
+static enum err_code start(struct ranks *r, struct err *e)
+{
+    /* mpirun refuses root without these; whoever made a root of latentd meant it. */
+    const char *env[] = { r->token_env, "OMPI_ALLOW_RUN_AS_ROOT=1",
+                          "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1", "OMP_WAIT_POLICY=passive" };
+    int direct = r->words[0] == r->opt.program;
+    struct launch l = { .argv = r->words,
+                        .more_env = env,
+                        .n_more_env = sizeof env / sizeof *env,
+                        .death_signal = direct ? SIGKILL : SIGTERM };
+
+    if (!direct)
+        TRY(launch_clean_dir(r->opt.run_dir, e));
+    TRY(launch_child(&r->pid, &r->out_fd, &l, e));
+    r->started_ms = clock_monotonic_ms();
+    r->start_at_ms = r->kill_at_ms = 0;
+    r->linked = 0;
+    r->rank_pid = 0;
+    log_info("ranks: process %d started (%s)", (int)r->pid, base_name(r->words[0]));
+    return ERR_OK;
+}
+
+static void start_later(struct ranks *r)
+{
+    int64_t now = clock_monotonic_ms();
+
+    if (r->wait_ms == 0 || now - r->started_ms > STEADY_MS)
+        r->wait_ms = FIRST_WAIT_MS;
+    else
+        r->wait_ms = r->wait_ms * 2 < MAX_WAIT_MS ? r->wait_ms * 2 : MAX_WAIT_MS;
+    r->start_at_ms = now + r->wait_ms;
+    log_info("ranks: next start in %" PRId64 " ms", r->wait_ms);
+}
+
+/* ---- An end ---------------------------------------------------------------- */
+
+static void signal_group(struct ranks *r, int sig)
+{
+    if (r->pid > 0)
+        (void)kill(r->pid, sig);
+    if (sig == SIGKILL && r->rank_pid > 0 && r->rank_pid != r->pid)
+        (void)kill(r->rank_pid, sig);
+}
+
+/* A child that is alone has nobody to tell: it is ended at once.  mpirun must end its own. */
+static void end_group(struct ranks *r)
+{
+    int direct = r->words[0] == r->opt.program;
+
+    if (r->pid <= 0 || r->kill_at_ms)
+        return;
+    signal_group(r, direct ? SIGKILL : SIGTERM);
+    r->kill_at_ms = clock_monotonic_ms() + 2 * LEAVE_MS;
+}
+
+/* Looks whether the child has ended.  Returns 1 and its status if so. */
+static int bury(struct ranks *r, int *status)
+{
+    if (r->pid <= 0 || waitpid(r->pid, status, WNOHANG) != r->pid)
+        return 0;
+    drain_output(r);
+    if (r->out_fd >= 0) { /* a grandchild holds it still */
+        close(r->out_fd);
+        r->out_fd = -1;
+    }
+    if (WIFSIGNALED(*status))
+        log_info("ranks: process %d was ended by signal %d", (int)r->pid, WTERMSIG(*status));
+    else
+        log_info("ranks: process %d left with status %d", (int)r->pid, WEXITSTATUS(*status));
+    r->pid = r->rank_pid = 0;
+    return 1;
+}
+
+/* Whether another start would end as this one did: says why. */
+static enum err_code check_hopeless(struct ranks *r, int status, struct err *e)
+{
+    const char *text = r->last_line.data ? r->last_line.data : "";
+    static const char name[] = "latentd-rank: ";
+
+    if (atomic_load(&r->served) || !WIFEXITED(status))
+        return ERR_OK;
+    if (strncmp(text, name, sizeof name - 1) == 0)
+        text += sizeof name - 1;
+    if (WEXITSTATUS(status) == 2)
+        return err_set(e, ERR_USAGE, "%s", text);
+    if (WEXITSTATUS(status) == 3)
+        return err_set(e, ERR_NOFIT, "%s", text);
+    if (WEXITSTATUS(status) == 127)
+        return err_set(e, ERR_USAGE, "%s: cannot be executed; is it installed?", r->words[0]);
+    return ERR_OK;
+}
+
+/* ---- The interface --------------------------------------------------------- */
+
+enum err_code ranks_create(struct ranks **out, const struct ranks_options *o, struct err *e)
+{
+    struct ranks *r = calloc(1, sizeof *r);
+    enum err_code rc;
+
+    if (!r)
+        return err_set(e, ERR_NOMEM, "no memory for the ranks");
+    r->opt = *o;
+    r->listen_fd = r->out_fd = -1;
+    r->lost_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    r->start_at_ms = clock_monotonic_ms();
+    if ((rc = make_token(r, e)) != ERR_OK || (rc = open_socket(r, e)) != ERR_OK ||
+        (rc = build_command(r, e)) != ERR_OK) {
+        ranks_stop(&r);
+        return rc;
+    }
+    *out = r;
+    return ERR_OK;
+}
+
+int ranks_fds(struct ranks *r, struct pollfd *fds, int64_t *wait_ms)
+{
+    int64_t now = clock_monotonic_ms(), due = now + TICK_MS;
+    int n = 0;
+
+    fds[n++] = (struct pollfd){ .fd = r->listen_fd, .events = POLLIN };
+    fds[n++] = (struct pollfd){ .fd = r->lost_fd, .events = POLLIN };
+    if (r->out_fd >= 0)
+        fds[n++] = (struct pollfd){ .fd = r->out_fd, .events = POLLIN };
+    if (r->pid == 0 && r->start_at_ms && r->start_at_ms < due)
+        due = r->start_at_ms;
+    if (r->kill_at_ms && r->kill_at_ms < due)
+        due = r->kill_at_ms;
+    *wait_ms = due > now ? due - now : 0;
+    return n;
+}
+
+enum err_code ranks_poll(struct ranks *r, struct err *e)
+{
+    int64_t now = clock_monotonic_ms();
+    uint64_t lost = 0;
+    int status;
+
+    drain_output(r);
+    accept_link(r);
+    if (read(r->lost_fd, &lost, sizeof lost) == sizeof lost && r->linked)
+        end_group(r);
+    if (r->kill_at_ms && now >= r->kill_at_ms) {
+        signal_group(r, SIGKILL);
+        r->kill_at_ms = now + TICK_MS;
+    }
+    if (bury(r, &status)) {
+        TRY(check_hopeless(r, status, e));
+        start_later(r);
+    }
+    if (r->pid == 0 && r->start_at_ms && now >= r->start_at_ms) {
+        struct err why = { 0 };
+        if (start(r, &why) != ERR_OK) {
+            log_warn("ranks: %s", why.msg);
+            start_later(r);
+        }
+    }
+    return ERR_OK;
+}
+
+void ranks_lost(struct ranks *r)
+{
+    uint64_t one = 1;
+
+    if (write(r->lost_fd, &one, sizeof one) < 0 && errno != EAGAIN)
+        log_warn("ranks: %s", strerror(errno));
+}
+
+void ranks_served(struct ranks *r)
+{
+    atomic_store(&r->served, 1);
+}
+
+pid_t ranks_pid(const struct ranks *r)
+{
+    return r->rank_pid ? r->rank_pid : r->pid;
+}
+
+/* Waits for the child at most ms.  Returns 1 once it is gone. */
+static int await_end(struct ranks *r, int64_t ms)
+{
+    int64_t until = clock_monotonic_ms() + ms;
+    int status;
+
+    do {
+        drain_output(r);
+        if (r->pid == 0 || bury(r, &status))
+            return 1;
+        (void)poll(NULL, 0, 5);
+    } while (clock_monotonic_ms() < until);
+    return 0;
+}
+
+void ranks_stop(struct ranks **rp)
+{
+    struct ranks *r = *rp;
+
+    if (!r)
+        return;
+    if (r->pid > 0 && !await_end(r, r->linked ? LEAVE_MS : 0)) {
+        signal_group(r, SIGTERM);
+        if (!await_end(r, LEAVE_MS)) {
+            signal_group(r, SIGKILL);
+            (void)await_end(r, 2 * LEAVE_MS);
+        }
+    }
+    if (r->listen_fd >= 0)
+        close(r->listen_fd);
+    if (r->lost_fd >= 0)
+        close(r->lost_fd);
+    if (r->out_fd >= 0)
+        close(r->out_fd);
+    str_free(&r->line);
+    str_free(&r->last_line);
+    free(r->launch_copy);
+    free(r);
+    *rp = NULL;
+}

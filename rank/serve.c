@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: MIT */
+/* rank/serve.c - see serve.h. */
+#include "rank/serve.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+
+/* The request on one sequence. */
+struct seat {
+    struct link_begin begin; /* history: of cap */
+    int64_t cap;
+};
+
+struct serve {
+    int fd;
+    struct engine *engine;
+    const struct step_limits *limits;
+    struct comm *comm; /* or NULL */
+
+    struct sampler *sampler;
+    struct seat *seats; /* [n_sequences] */
+    float *logits;      /* [n_rows][n_vocab] */
+    int n_rows;
+    struct str out;
+    struct link_sample *samples; /* [max_batch] */
+    struct link_bad *bad;        /* [max_batch] */
+    int output_layer;            /* what a bad row of logits is called */
+};
+
+/* ---- Requests ------------------------------------------------------------- */
+
+static enum err_code take_begin(struct serve *s, const struct link_frame *f, struct err *e)
+{
+    struct link_begin b;
+
+    TRY(link_get_begin(&b, f, s->limits, e));
+    link_begin_free(&s->seats[b.seq].begin);
+    s->seats[b.seq] = (struct seat){ .begin = b, .cap = b.n_history };
+    return ERR_OK;
+}
+
+static enum err_code push_history(struct seat *seat, int32_t token, struct err *e)
+{
+    struct link_begin *b = &seat->begin;
+
+    if (b->n_history == seat->cap) {
+        int64_t cap = 2 * seat->cap + 64;
+        int32_t *grown = realloc(b->history, (size_t)cap * sizeof *grown);
+        if (!grown)
+            return err_set(e, ERR_NOMEM, "no memory for a history of %" PRId64 " tokens", cap);
+        b->history = grown;
+        seat->cap = cap;
+    }
+    b->history[b->n_history++] = token;
+    return ERR_OK;
+}
+
+/* ---- Steps ---------------------------------------------------------------- */
+
+static enum err_code grow_logits(struct serve *s, const struct batch *b, struct err *e)
+{
+    int rows = 0;
+
+    for (int i = 0; i < b->n; i++)
+        rows += b->tokens[i].want_logits != 0;
+    if (rows <= s->n_rows)
+        return ERR_OK;
+    float *grown = realloc(s->logits, (size_t)rows * (size_t)s->limits->n_vocab * sizeof *grown);
+    if (!grown)
+        return err_set(e, ERR_NOMEM, "no memory for %d rows of logits", rows);
+    s->logits = grown;
+    s->n_rows = rows;
+    return ERR_OK;
+}
+
+/* Chooses what follows one token.  A row that nothing can be chosen from counts as a bad sum of
+ * the output. */
+static enum err_code choose(struct serve *s, const struct batch_token *t, const float *logits,
+                            struct link_sample *out, struct err *e)
+{
+    struct seat *seat = &s->seats[t->seq];
+    const struct link_begin *b = &seat->begin;
+    struct err why;
+
+    *out = (struct link_sample){
+        .seq = t->seq, .pos = t->pos + 1, .token = -1, .bad_layer = t->bad_layer
+    };
+    if (t->bad_layer)
+        return ERR_OK;
+    if (b->n_history != t->pos + 1)
+        return err_set(e, ERR_FORMAT,
+                       "link: sequence %d has %" PRId64 " tokens, and one after position %" PRId64
+                       " is wanted",
+                       t->seq, b->n_history, t->pos);
+    if (sampler_choose(s->sampler, &b->sampling, logits, b->history, (size_t)b->n_history,
+                       t->pos + 1, &out->token, &why) == ERR_OK)
+        return push_history(seat, out->token, e);
+    log_warn("sequence %d, position %" PRId64 ": %s", t->seq, t->pos + 1, why.msg);
+    out->token = -1;
+    out->bad_layer = s->output_layer;
+    return ERR_OK;
+}
+
+static enum err_code fill_result(struct serve *s, const struct step *step, struct link_result *r,
+                                 struct err *e)
+{
+    const struct batch *b = &step->batch;
+    int row = 0;
+
+    for (int i = 0; i < b->n; i++) {
+        const struct batch_token *t = &b->tokens[i];
+        if (t->bad_layer)
+            s->bad[r->n_bad++] =
+                (struct link_bad){ .seq = t->seq, .pos = t->pos, .bad_layer = t->bad_layer };
+        if (!t->want_logits)
+            continue;
+        TRY(choose(s, t, s->logits + (int64_t)row++ * s->limits->n_vocab,
+                   &s->samples[r->n_samples++], e));
+    }
+    return ERR_OK;
+}
+
+static enum err_code take_step(struct serve *s, const struct link_frame *f, struct err *e)
+{
+    struct link_result r = { .samples = s->samples, .bad = s->bad };
+    struct step step;
+    double begin = clock_seconds();
+
+    TRY(step_decode(&step, f->payload, f->n, s->limits, e));
+    enum err_code rc = grow_logits(s, &step.batch, e);
+    if (rc == ERR_OK)
+        rc = engine_run_step(s->engine, &step, s->logits, e);
+    r.step = step.id;
+    if (rc == ERR_OK)
+        rc = fill_result(s, &step, &r, e);
+    r.step_us = 1e6 * (clock_seconds() - begin);
+    r.sum_us = s->comm ? comm_take_sum_us(s->comm) : 0;
+    str_clear(&s->out);
+    if (rc == ERR_OK)
+        rc = link_put_result(&s->out, &r, e);
+    if (rc == ERR_OK)
+        rc = link_send(s->fd, LINK_RESULT, s->out.data, s->out.len, e);
+    step_free(&step);
+    return rc;
+}
+
+/* ---- The interface -------------------------------------------------------- */
+
+static enum err_code prepare(struct serve *s, struct err *e)
+{
+    size_t n = (size_t)s->limits->max_batch;
+
+    s->seats = calloc((size_t)s->limits->n_sequences, sizeof *s->seats);
+    s->samples = calloc(n, sizeof *s->samples);
+    s->bad = calloc(n, sizeof *s->bad);
+    if (!s->seats || !s->samples || !s->bad)
+        return err_set(e, ERR_NOMEM, "no memory for %d sequences", s->limits->n_sequences);
+    return sampler_create(&s->sampler, s->limits->n_vocab, e);
+}
+
+static enum err_code loop(struct serve *s, struct err *e)
+{
+    for (;;) {
+        struct link_frame f;
+        enum err_code rc = ERR_OK;
+        TRY(link_recv(s->fd, &f, e));
+        int quit = f.kind == LINK_QUIT;
+        if (f.kind == LINK_BEGIN)
+            rc = take_begin(s, &f, e);
+        else if (f.kind == LINK_STEP)
+            rc = take_step(s, &f, e);
+        else if (!quit)
+            rc = err_set(e, ERR_FORMAT, "link: a frame of kind %d from the coordinator", f.kind);
+        free(f.payload);
+        if (rc != ERR_OK || quit)
+            return rc;
+    }
+}
+
+enum err_code serve_run(int fd, struct engine *engine, struct comm *comm, int n_layers,
+                        const struct link_ready *ready, struct err *e)
+{
+    struct serve s = { .fd = fd,
+                       .engine = engine,
+                       .limits = engine_limits(engine),
+                       .comm = comm,
+                       .output_layer = n_layers + 1 };
+    enum err_code rc = prepare(&s, e);
+
+    if (rc == ERR_OK)
+        rc = link_put_ready(&s.out, ready, e);
+    if (rc == ERR_OK)
+        rc = link_send(fd, LINK_READY, s.out.data, s.out.len, e);
+    if (rc == ERR_OK)
+        rc = loop(&s, e);
+    for (int i = 0; s.seats && i < s.limits->n_sequences; i++)
+        link_begin_free(&s.seats[i].begin);
+    sampler_free(&s.sampler);
+    str_free(&s.out);
+    free(s.seats);
+    free(s.samples);
+    free(s.bad);
+    free(s.logits);
+    return rc;
+}
+
+void serve_fault(int fd, const char *why)
+{
+    (void)link_send(fd, LINK_FAULT, why, strlen(why), NULL);
+}

@@ -1,0 +1,334 @@
+/* SPDX-License-Identifier: MIT */
+/* tests/daemon/serve_test.c - the daemon without its server, over a real rank and a tiny model.
+ *
+ * usage: serve_test LATENTD-RANK
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <signal.h>
+
+#include "tests/daemon/rig.h"
+#include "tests/support/temp_dir.h"
+
+enum { CLIENTS = 8, PATIENCE_S = 60, TOKENS = 60 };
+
+static const char *rank_program;
+static const char model[] = TEST_DATA "/models/tiny-v3-q4_k_m.gguf";
+static char *strict[] = { "-c", "4096", "--reuse", "strict", "-np", "4", NULL };
+
+static void open_rig(struct rig *r, const char *dir)
+{
+    struct err e = { 0 };
+
+    if (rig_open(r, rank_program, model, dir, strict, &e) != ERR_OK)
+        fail_msg("%s", e.msg);
+}
+
+static void turn(struct rig *r)
+{
+    struct err e = { 0 };
+
+    if (rig_turn(r, &e) != ERR_OK)
+        fail_msg("%s", e.msg);
+}
+
+/* Client k: its own prompt, length and seed. */
+struct order {
+    struct token_list prompt;
+    struct request_spec spec;
+};
+
+static void make_order(struct order *o, struct rig *r, const char *id, int k)
+{
+    char text[2048] = "";
+
+    *o = (struct order){ 0 };
+    for (int i = 0; i <= k * 12; i++)
+        (void)snprintf(text + strlen(text), sizeof text - strlen(text), "word %d of %d, ", i, k);
+    assert_int_equal(
+        tokenizer_encode(r->core.tokenizer, text, strlen(text), TOKENIZE_BOS, &o->prompt, NULL),
+        ERR_OK);
+    o->spec = (struct request_spec){ .id = id,
+                                     .client = k & 1 ? "odd" : "even",
+                                     .prompt = o->prompt.ids,
+                                     .n_prompt = (int64_t)o->prompt.n,
+                                     .max_tokens = TOKENS + 7 * k,
+                                     .has_seed = 1,
+                                     .ignore_eos = 1 };
+    sampling_default(&o->spec.sampling);
+    o->spec.sampling.seed = (uint64_t)k;
+    o->spec.sampling.repeat_penalty = 1.1f;
+}
+
+static void submit(struct rig *r, struct order *o, struct reader *x)
+{
+    struct err e = { 0 };
+
+    memset(x, 0, sizeof *x);
+    (void)snprintf(x->id, sizeof x->id, "%s", o->spec.id);
+    if (rig_submit(r, &o->spec, &e) != ANSWER_OK)
+        fail_msg("%s: %s", o->spec.id, e.msg);
+}
+
+static void read_all(struct rig *r, struct reader *v, int n)
+{
+    double until = clock_seconds() + PATIENCE_S;
+    int left = n;
+
+    while (left > 0) {
+        struct err e = { 0 };
+        turn(r);
+        left = 0;
+        for (int i = 0; i < n; i++) {
+            if (!v[i].ended && reader_read(r, &v[i], &e) != ANSWER_OK)
+                fail_msg("%s", e.msg);
+            left += !v[i].ended;
+        }
+        if (clock_seconds() > until)
+            fail_msg("no end after %d s", PATIENCE_S);
+    }
+}
+
+static void same_reply(const struct reader *a, const struct reader *b)
+{
+    assert_int_equal(a->view.reason, b->view.reason);
+    assert_int_equal(a->n, b->n);
+    assert_memory_equal(a->tokens, b->tokens, (size_t)a->n * sizeof *a->tokens);
+    assert_int_equal(a->text.len, b->text.len);
+    assert_memory_equal(a->text.data, b->text.data, a->text.len);
+}
+
+/* What each client gets alone; kept for the other tests. */
+static struct reader solo[CLIENTS];
+
+static void every_client_alone(void **state)
+{
+    struct rig r;
+    struct order o;
+    char id[16];
+    (void)state;
+
+    open_rig(&r, "solo");
+    for (int k = 0; k < CLIENTS; k++) {
+        (void)snprintf(id, sizeof id, "solo-%d", k);
+        make_order(&o, &r, id, k);
+        submit(&r, &o, &solo[k]);
+        read_all(&r, &solo[k], 1);
+        assert_int_equal(solo[k].n, o.spec.max_tokens);
+        assert_int_equal(solo[k].view.reason, REASON_LENGTH);
+        assert_int_equal(solo[k].cursor, solo[k].n + 1);
+        assert_true(solo[k].text.len > 0);
+        token_list_free(&o.prompt);
+    }
+    rig_close(&r);
+}
+
+/* All at once; `disturb` is called again and again meanwhile. */
+static void run_together(const char *dir, void (*disturb)(struct rig *r, int turn))
+{
+    struct reader got[CLIENTS];
+    struct order o[CLIENTS];
+    char ids[CLIENTS][16];
+    struct rig r;
+    int turns = 0, left = CLIENTS;
+
+    open_rig(&r, dir);
+    for (int k = 0; k < CLIENTS; k++) {
+        (void)snprintf(ids[k], sizeof ids[k], "together-%d", k);
+        make_order(&o[k], &r, ids[k], k);
+        submit(&r, &o[k], &got[k]);
+    }
+    double until = clock_seconds() + PATIENCE_S;
+    while (left > 0) {
+        struct err e = { 0 };
+        if (disturb)
+            disturb(&r, turns++);
+        turn(&r);
+        left = 0;
+        for (int k = 0; k < CLIENTS; k++) {
+            if (!got[k].ended && reader_read(&r, &got[k], &e) != ANSWER_OK)
+                fail_msg("%s", e.msg);
+            left += !got[k].ended;
+        }
+        if (clock_seconds() > until)
+            fail_msg("no end after %d s", PATIENCE_S);
+    }
+    for (int k = 0; k < CLIENTS; k++) {
+        same_reply(&solo[k], &got[k]);
+        str_free(&got[k].text);
+        token_list_free(&o[k].prompt);
+    }
+    struct status_view v;
+    status_read(r.core.status, &v);
+    assert_int_equal(v.pages_used, 0);
+    rig_close(&r);
+}
+
+static void all_at_once_get_what_they_get_alone(void **state)
+{
+    (void)state;
+    run_together("together", NULL);
+}
+
+static int kills;
+
+static void kill_rank(struct rig *r, int n)
+{
+    if (n % 40 == 39 && kills < 5 && ranks_pid(r->core.ranks) > 0) {
+        (void)kill(ranks_pid(r->core.ranks), SIGKILL);
+        kills++;
+    }
+}
+
+static void a_killed_rank_is_only_a_pause(void **state)
+{
+    (void)state;
+    run_together("killed", kill_rank);
+    assert_true(kills > 0);
+}
+
+static void reopen(struct rig *r, int n)
+{
+    if (n % 60 != 59 || n > 400)
+        return;
+    rig_close(r);
+    open_rig(r, "reopened");
+}
+
+static void a_new_daemon_takes_up_where_the_old_one_was(void **state)
+{
+    (void)state;
+    run_together("reopened", reopen);
+}
+
+/* ---- Ends and refusals ---------------------------------------------------- */
+
+static void ends_have_their_reasons(void **state)
+{
+    struct request_bytes stop = { .data = "", .len = 0 };
+    struct rig r;
+    struct order o;
+    struct reader x;
+    struct err e = { 0 };
+    (void)state;
+
+    open_rig(&r, "ends");
+    make_order(&o, &r, "stopped", 3); /* stops at a text that the solo reply has */
+    size_t at = solo[3].text.len / 2;
+    while (((unsigned char)solo[3].text.data[at] & 0xc0) == 0x80)
+        at++;
+    stop = (struct request_bytes){ .data = solo[3].text.data + at, .len = 1 };
+    while (((unsigned char)stop.data[stop.len] & 0xc0) == 0x80)
+        stop.len++;
+    o.spec.stops = &stop;
+    o.spec.n_stops = 1;
+    submit(&r, &o, &x);
+    read_all(&r, &x, 1);
+    assert_int_equal(x.view.reason, REASON_STOP);
+    assert_null(memmem(x.text.data, x.text.len, stop.data, stop.len));
+    assert_memory_equal(x.text.data, solo[3].text.data, x.text.len);
+    str_free(&x.text);
+
+    token_list_free(&o.prompt);
+    make_order(&o, &r, "cancelled", 1);
+    o.spec.max_tokens = 3000;
+    submit(&r, &o, &x);
+    while (x.n < 5) {
+        turn(&r);
+        assert_int_equal(reader_read(&r, &x, &e), ANSWER_OK);
+    }
+    assert_int_equal(requests_cancel(r.core.book, "cancelled", &e), ANSWER_OK);
+    read_all(&r, &x, 1);
+    assert_int_equal(x.view.reason, REASON_CANCELLED);
+    assert_true(x.n < 3000);
+    str_free(&x.text);
+
+    o.spec.id = "late";
+    o.spec.deadline_ms = 300;
+    submit(&r, &o, &x);
+    read_all(&r, &x, 1);
+    assert_int_equal(x.view.reason, REASON_DEADLINE);
+    str_free(&x.text);
+
+    o.spec.id = "full"; /* more than the context of 4096 */
+    o.spec.deadline_ms = 0;
+    o.spec.max_tokens = -1;
+    submit(&r, &o, &x);
+    read_all(&r, &x, 1);
+    assert_int_equal(x.view.reason, REASON_LENGTH);
+    str_free(&x.text);
+    token_list_free(&o.prompt);
+    rig_close(&r);
+}
+
+static void what_is_wrong_is_refused_by_name(void **state)
+{
+    struct request_bytes nul = { .data = "a\0b", .len = 3 };
+    struct rig r;
+    struct order o;
+    struct reader x;
+    struct err e = { 0 };
+    (void)state;
+
+    open_rig(&r, "refused");
+    make_order(&o, &r, "once", 0);
+    submit(&r, &o, &x);
+    assert_int_equal(rig_submit(&r, &o.spec, &e), ANSWER_OK); /* the same again */
+    o.spec.max_tokens++;
+    assert_int_equal(rig_submit(&r, &o.spec, &e), ANSWER_CONFLICT);
+    o.spec.id = "other";
+#define REFUSED(field, value, answer, says)                  \
+    do {                                                     \
+        struct request_spec bad = o.spec;                    \
+        bad.field = value;                                   \
+        assert_int_equal(rig_submit(&r, &bad, &e), answer);  \
+        if (!strstr(e.msg, says))                            \
+            fail_msg("'%s' does not say '%s'", e.msg, says); \
+    } while (0)
+    REFUSED(id, "with blank", ANSWER_INVALID, "id");
+    REFUSED(id, "", ANSWER_INVALID, "id");
+    REFUSED(max_tokens, 0, ANSWER_INVALID, "max_tokens");
+    REFUSED(sampling.temperature, -1, ANSWER_INVALID, "temperature");
+    REFUSED(sampling.top_p, 2, ANSWER_INVALID, "top-p");
+    REFUSED(priority, 101, ANSWER_INVALID, "priority");
+    REFUSED(deadline_ms, -1, ANSWER_INVALID, "deadline_ms");
+    REFUSED(n_prompt, 0, ANSWER_INVALID, "prompt");
+    o.spec.stops = &nul;
+    REFUSED(n_stops, 1, ANSWER_INVALID, "NUL");
+    o.prompt.ids[0] = 1 << 30;
+    REFUSED(n_stops, 0, ANSWER_INVALID, "prompt");
+#undef REFUSED
+    assert_int_equal(requests_cancel(r.core.book, "nobody", &e), ANSWER_UNKNOWN);
+    struct request_events ev;
+    assert_int_equal(requests_next(r.core.book, "nobody", 0, NULL, &ev, &e), ANSWER_UNKNOWN);
+    assert_int_equal(requests_next(r.core.book, "once", -1, NULL, &ev, &e), ANSWER_INVALID);
+    assert_true(requests_drain(r.core.book, 1) <= 1);
+    o.prompt.ids[0] = 1;
+    o.spec.n_stops = 0;
+    assert_int_equal(rig_submit(&r, &o.spec, &e), ANSWER_DRAINING);
+    token_list_free(&o.prompt);
+    rig_close(&r);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_client_alone),
+        cmocka_unit_test(all_at_once_get_what_they_get_alone),
+        cmocka_unit_test(a_killed_rank_is_only_a_pause),
+        cmocka_unit_test(a_new_daemon_takes_up_where_the_old_one_was),
+        cmocka_unit_test(ends_have_their_reasons),
+        cmocka_unit_test(what_is_wrong_is_refused_by_name),
+    };
+
+    if (argc != 2)
+        return 2;
+    rank_program = argv[1];
+    log_set_program("latentd");
+    log_set_quiet(getenv("LATENTD_TEST_LOG") == NULL);
+    return cmocka_run_group_tests_name("daemon/serve", tests, temp_dir_enter, temp_dir_remove);
+}
