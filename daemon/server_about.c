@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: MIT */
+/* daemon/server_about.c - the methods that need no request: text and tokens, and the daemon
+ * itself. */
+#include <unistd.h>
+
+#include "base/log.h"
+#include "daemon/server_answer.h"
+
+/* ---- Text and tokens ---------------------------------------------------- */
+
+static int no_tokenizer(struct server_call *c)
+{
+    server_call_refuse(c, LATENTD__ERROR_CODE__ERROR_STARTING, NULL, ANSWER_RETRY_MS,
+                       "the model is not read yet; try again");
+    return 1;
+}
+
+int method_tokenize(struct server_call *c, struct requests_waiter *w, Latentd__Envelope *a)
+{
+    const Latentd__TokenizeRequest *q = c->question->tokenize;
+    const struct tokenizer *t = c->service->tokenizer;
+    Latentd__TokenizeReply r = LATENTD__TOKENIZE_REPLY__INIT;
+    struct token_list ids = { 0 };
+    struct err e = { 0 };
+    unsigned flags = q->parse_special ? TOKENIZE_SPECIAL : 0;
+
+    (void)w;
+    if (!t)
+        return no_tokenizer(c);
+    if (!q->has_add_bos)
+        flags |= TOKENIZE_BOS;
+    else if (q->add_bos && tokenizer_bos(t) >= 0)
+        token_list_push(&ids, tokenizer_bos(t));
+    enum err_code rc =
+        tokenizer_encode(t, q->text.len ? (char *)q->text.data : "", q->text.len, flags, &ids, &e);
+    if (rc == ERR_OK && ids.failed)
+        rc = err_set(&e, ERR_NOMEM, "tokenize: no memory");
+    r.ids = ids.ids;
+    r.n_ids = ids.n;
+    a->body_case = LATENTD__ENVELOPE__BODY_TOKENIZE_REPLY;
+    a->tokenize_reply = &r;
+    if (rc == ERR_OK)
+        answer_send(c, a);
+    else
+        answer_err(c, rc, NULL, &e);
+    token_list_free(&ids);
+    return 1;
+}
+
+int method_detokenize(struct server_call *c, struct requests_waiter *w, Latentd__Envelope *a)
+{
+    const Latentd__DetokenizeRequest *q = c->question->detokenize;
+    const struct tokenizer *t = c->service->tokenizer;
+    Latentd__DetokenizeReply r = LATENTD__DETOKENIZE_REPLY__INIT;
+    struct str text = { 0 };
+    size_t i = 0;
+
+    (void)w;
+    if (!t)
+        return no_tokenizer(c);
+    while (i < q->n_ids && q->ids[i] >= 0 && q->ids[i] < tokenizer_size(t) &&
+           text.len < PROTO_ANSWER_MAX)
+        tokenizer_decode(t, q->ids[i++], 1, &text);
+    PUT(&r, text, ((ProtobufCBinaryData){ text.len, (uint8_t *)text.data }));
+    a->body_case = LATENTD__ENVELOPE__BODY_DETOKENIZE_REPLY;
+    a->detokenize_reply = &r;
+    if (text.failed)
+        answer_no(c, ANSWER_NO_MEMORY, &(struct err){ 0 });
+    else if (text.len > 1000000) /* the limit of the field */
+        server_call_refuse(c, LATENTD__ERROR_CODE__ERROR_TOO_LARGE, NULL, 0,
+                           "detokenize: more than 1000000 bytes of text; give fewer ids");
+    else if (i < q->n_ids)
+        server_call_refuse(c, LATENTD__ERROR_CODE__ERROR_INVALID_PARAMETER, "ids", 0,
+                           "ids: one is no token of the vocabulary; give 0 to its size - 1");
+    else
+        answer_send(c, a);
+    str_free(&text);
+    return 1;
+}
+
+/* ---- The daemon --------------------------------------------------------- */
+
+int method_plan(struct server_call *c, struct requests_waiter *w, Latentd__Envelope *a)
+{
+    Latentd__PlanReply r = LATENTD__PLAN_REPLY__INIT;
+    const struct request_bytes *b =
+        c->question->plan->json ? &c->service->plan_json : &c->service->plan_text;
+
+    (void)w;
+    if (!b->len) {
+        server_call_refuse(c, LATENTD__ERROR_CODE__ERROR_STARTING, NULL, ANSWER_RETRY_MS,
+                           "plan: there is none yet; try again");
+        return 1;
+    }
+    PUT(&r, report, answer_bytes(b));
+    a->body_case = LATENTD__ENVELOPE__BODY_PLAN_REPLY;
+    a->plan_reply = &r;
+    return answer_send(c, a);
+}
+
+static Latentd__Phase phase_of(enum daemon_phase p)
+{
+    static const Latentd__Phase phases[] = {
+        [PHASE_STARTING] = LATENTD__PHASE__PHASE_STARTING,
+        [PHASE_LOADING] = LATENTD__PHASE__PHASE_LOADING,
+        [PHASE_SERVING] = LATENTD__PHASE__PHASE_SERVING,
+        [PHASE_RESTARTING] = LATENTD__PHASE__PHASE_RESTARTING,
+        [PHASE_STOPPING] = LATENTD__PHASE__PHASE_STOPPING,
+    };
+
+    return phases[p];
+}
+
+static void fill_model(Latentd__StatusReply *r, struct status_view *v)
+{
+    r->model = answer_text(v->model_name);
+    r->model_path = answer_text(v->model_path);
+    r->model_hash = answer_text(v->model_hash);
+    r->kernel_set = answer_text(v->kernel_set);
+    r->cache_type = answer_text(v->cache_type);
+    r->reuse = answer_text(v->reuse);
+    if (v->n_context > 0)
+        PUT(r, context, (uint64_t)v->n_context);
+    if (v->n_sequences > 0)
+        PUT(r, parallel, (uint32_t)v->n_sequences);
+    if (v->n_ranks > 0)
+        PUT(r, ranks, (uint32_t)v->n_ranks);
+    if (v->load_total_bytes > 0) {
+        PUT(r, load_done_bytes, (uint64_t)v->load_done_bytes);
+        PUT(r, load_total_bytes, (uint64_t)v->load_total_bytes);
+    }
+}
+
+static void fill_work(Latentd__StatusReply *r, struct status_view *v)
+{
+    PUT(r, phase, phase_of(v->phase));
+    PUT(r, uptime_s, (uint64_t)v->uptime_s);
+    PUT(r, running, (uint32_t)v->running);
+    PUT(r, waiting, (uint32_t)v->waiting);
+    if (v->pages_total > 0) {
+        PUT(r, pages_total, (uint64_t)v->pages_total);
+        PUT(r, pages_used, (uint64_t)v->pages_used);
+        PUT(r, pages_cached, (uint64_t)v->pages_cached);
+    }
+    PUT(r, restarts, (uint32_t)v->restarts);
+    PUT(r, draining, v->draining != 0);
+    PUT(r, journal_ok, v->journal_ok != 0);
+    PUT(r, green, v->healthy != 0);
+    r->why = v->healthy ? NULL : answer_text(v->why);
+    PUT(r, prompt_tokens, (uint64_t)v->prompt_tokens);
+    PUT(r, cached_tokens, (uint64_t)v->cached_tokens);
+    PUT(r, produced_tokens, (uint64_t)v->produced_tokens);
+}
+
+int method_status(struct server_call *c, struct requests_waiter *w, Latentd__Envelope *a)
+{
+    Latentd__StatusReply r = LATENTD__STATUS_REPLY__INIT;
+    struct status_view v;
+
+    (void)w;
+    status_read(c->service->status, &v);
+    r.version = (char *)LATENTD_VERSION;
+    PUT(&r, pid, (uint32_t)getpid());
+    fill_model(&r, &v);
+    fill_work(&r, &v);
+    if (c->service->plan_summary.len)
+        PUT(&r, plan, answer_bytes(&c->service->plan_summary));
+    a->body_case = LATENTD__ENVELOPE__BODY_STATUS_REPLY;
+    a->status_reply = &r;
+    return answer_send(c, a);
+}
+
+int method_health(struct server_call *c, struct requests_waiter *w, Latentd__Envelope *a)
+{
+    Latentd__HealthReply r = LATENTD__HEALTH_REPLY__INIT;
+    struct status_view v;
+
+    (void)w;
+    status_read(c->service->status, &v);
+    PUT(&r, green, v.healthy != 0);
+    PUT(&r, phase, phase_of(v.phase));
+    r.why = v.healthy ? NULL : answer_text(v.why);
+    if (v.last_step_s >= 0)
+        PUT(&r, last_ms, (uint64_t)(v.last_step_s * 1e3));
+    a->body_case = LATENTD__ENVELOPE__BODY_HEALTH_REPLY;
+    a->health_reply = &r;
+    return answer_send(c, a);
+}
+
+int method_metrics(struct server_call *c, struct requests_waiter *w, Latentd__Envelope *a)
+{
+    Latentd__MetricsReply r = LATENTD__METRICS_REPLY__INIT;
+    struct str text = { 0 };
+
+    (void)w;
+    status_metrics(c->service->status, &text);
+    PUT(&r, text, ((ProtobufCBinaryData){ text.len, (uint8_t *)text.data }));
+    a->body_case = LATENTD__ENVELOPE__BODY_METRICS_REPLY;
+    a->metrics_reply = &r;
+    if (text.failed)
+        answer_no(c, ANSWER_NO_MEMORY, &(struct err){ 0 });
+    else
+        answer_send(c, a);
+    str_free(&text);
+    return 1;
+}
+
+int method_drain(struct server_call *c, struct requests_waiter *w, Latentd__Envelope *a)
+{
+    Latentd__DrainReply r = LATENTD__DRAIN_REPLY__INIT;
+    int undo = c->question->drain->undo;
+
+    (void)w;
+    PUT(&r, live, (uint32_t)requests_drain(c->service->book, !undo));
+    log_info("drain: %s by a client", undo ? "ended" : "begun");
+    a->body_case = LATENTD__ENVELOPE__BODY_DRAIN_REPLY;
+    a->drain_reply = &r;
+    return answer_send(c, a);
+}
