@@ -54,6 +54,7 @@ if ! mpirun=$(command -v mpirun); then
     exit $bad
 fi
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMP_WAIT_POLICY=passive
+export ASAN_OPTIONS=detect_leaks=0 # MPI keeps memory to the end
 
 # mpi STATUS N ARGS...: latent as N processes.
 mpi() {
