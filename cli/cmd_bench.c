@@ -144,11 +144,11 @@ static void set_roofline(const struct bench *b, struct bench_test *t)
     if (t->is_prefill) {
         seconds = roofline_prefill_s(&b->machine, &b->work, t->n, b->o->ubatch);
     } else {
-        const struct engine_memory *mem = engine_memory_used(engine);
-        double per_position = (double)mem->cache / (double)mem->n_context;
+        const struct engine_totals *all = engine_totals(engine);
+        double per_position = (double)all->cache / (double)engine_memory_used(engine)->n_context;
         double positions = (double)prompt_length(t) + (double)t->n / 2;
-        seconds = (double)t->n * roofline_decode_s(&b->machine, (double)engine_active_bytes(engine),
-                                                   positions * per_position);
+        seconds = (double)t->n *
+                  roofline_decode_s(&b->machine, (double)all->active, positions * per_position);
     }
     t->roofline_tps = (double)t->n / seconds;
 }
@@ -180,13 +180,18 @@ static enum err_code run_tests(struct bench *b, struct err *e)
 static void print_text(const struct bench *b)
 {
     const struct engine *engine = b->session.engine;
+    const struct engine_totals *all = engine_totals(engine);
 
     printf("machine   %s\n", b->machine.cpu);
-    printf("          %d threads, %s: reads %.1f GB/s, %.0f int8 GOPS\n", engine_threads(engine),
+    printf("          %d threads, %s: reads %.1f GB/s, %.0f int8 GOPS\n", all->n_threads,
            engine_isa(engine), b->machine.read_bytes_per_s / 1e9, b->machine.int8_ops_per_s / 1e9);
-    printf("model     %s\n          %.2f GB of weights, %.3f GB read for each token\n\n",
-           b->o->model, (double)engine_memory_used(engine)->weights / 1e9,
-           (double)engine_active_bytes(engine) / 1e9);
+    printf("model     %s\n          %.2f GB of weights, %.3f GB read for each token\n%s",
+           b->o->model, (double)all->weights / 1e9, (double)all->active / 1e9,
+           all->n_ranks > 1 ? "" : "\n");
+    if (all->n_ranks > 1)
+        printf("ranks     %d; the busiest reads %.3f GB for a token, %.2f x the mean\n\n",
+               all->n_ranks, (double)all->busiest_active / 1e9,
+               (double)all->busiest_active * all->n_ranks / (double)all->active);
     printf("%-10s %8s %12s %14s %9s\n", "test", "depth", "tokens/s", "roofline", "fraction");
     for (size_t i = 0; i < b->n_tests; i++) {
         const struct bench_test *t = &b->tests[i];
@@ -218,9 +223,10 @@ static enum err_code print_json(const struct bench *b, struct err *e)
 {
     const struct engine *engine = b->session.engine;
     json_t *machine =
-        json_pack("{s:s,s:s,s:i,s:f,s:f}", "cpu", b->machine.cpu, "isa", engine_isa(engine),
-                  "threads", engine_threads(engine), "read_bytes_per_s",
-                  b->machine.read_bytes_per_s, "int8_ops_per_s", b->machine.int8_ops_per_s);
+        json_pack("{s:s,s:s,s:i,s:i,s:f,s:f}", "cpu", b->machine.cpu, "isa", engine_isa(engine),
+                  "ranks", engine_totals(engine)->n_ranks, "threads",
+                  engine_totals(engine)->n_threads, "read_bytes_per_s", b->machine.read_bytes_per_s,
+                  "int8_ops_per_s", b->machine.int8_ops_per_s);
     json_t *root = json_pack("{s:o,s:o,s:o}", "model", json_text(b->o->model, strlen(b->o->model)),
                              "machine", machine, "results", json_results(b));
     return json_print(root, e);
@@ -235,7 +241,7 @@ static enum err_code bench(struct bench *b, struct err *e)
     TRY(session_open(&b->session, b->o, 0, e));
     TRY(list_tests(b, e));
     TRY(draw_tokens(b, e));
-    team_init(&team, (int)b->o->threads);
+    team_init(&team, (int)b->o->threads * session_ranks(b->o));
     machine_measure(&b->machine, &team); /* before the weights take the memory */
     TRY(session_load(&b->session, b->o, b->longest, e));
     model_work_read(&b->work, b->session.model);

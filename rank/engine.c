@@ -219,6 +219,45 @@ static enum err_code prepare(struct engine *eng, const struct plan *plan, int ra
     return ERR_OK;
 }
 
+/* Of the experts that a token uses, a rank has its part. */
+static struct engine_totals own_totals(const struct engine *eng)
+{
+    const struct hparams *hp = &eng->model->hp;
+    double used = hp->n_experts > 0 ? (double)hp->n_experts_used / hp->n_experts : 0;
+    int64_t active = (int64_t)weights_active_bytes(eng->weights, used);
+
+    return (struct engine_totals){ .n_ranks = 1,
+                                   .n_threads = eng->team.n_threads,
+                                   .weights = (int64_t)eng->memory.weights,
+                                   .cache = (int64_t)eng->memory.cache,
+                                   .active = active,
+                                   .busiest_active = active,
+                                   .file_bytes = eng->weights->file_bytes };
+}
+
+static enum err_code add_totals(struct engine *eng, struct err *e)
+{
+    struct engine_totals own = own_totals(eng), *sum = &eng->totals;
+    int n = comm_size(eng->comm);
+    struct engine_totals *all = calloc((size_t)n, sizeof *all);
+
+    if (!all)
+        return err_set(e, ERR_NOMEM, "no memory for what %d ranks hold", n);
+    comm_all_gather(eng->comm, &own, sizeof own, all);
+    for (int r = 0; r < n; r++) {
+        sum->n_ranks += all[r].n_ranks;
+        sum->n_threads += all[r].n_threads;
+        sum->weights += all[r].weights;
+        sum->cache += all[r].cache;
+        sum->active += all[r].active;
+        sum->file_bytes += all[r].file_bytes;
+        if (all[r].active > sum->busiest_active)
+            sum->busiest_active = all[r].active;
+    }
+    free(all);
+    return ERR_OK;
+}
+
 static enum err_code create(struct engine *eng, const struct plan *plan, struct err *e)
 {
     int64_t width = eng->model->hp.d_model;
@@ -231,7 +270,8 @@ static enum err_code create(struct engine *eng, const struct plan *plan, struct 
     TRY(comm_share_error(eng->comm, rc, e));
     TRY(comm_reserve(eng->comm, eng->opt.max_batch, width, e));
     eng->memory.comm = comm_bytes(eng->comm, eng->opt.max_batch, width);
-    return comm_share_error(eng->comm, load(eng, e), e);
+    TRY(comm_share_error(eng->comm, load(eng, e), e));
+    return comm_share_error(eng->comm, add_totals(eng, e), e);
 }
 
 static enum err_code create_engine(struct engine **out, const struct model *m,
@@ -309,17 +349,9 @@ int engine_threads(const struct engine *e)
     return e->team.n_threads;
 }
 
-size_t engine_active_bytes(const struct engine *e)
+const struct engine_totals *engine_totals(const struct engine *e)
 {
-    const struct hparams *hp = &e->model->hp;
-    double used = hp->n_experts > 0 ? (double)hp->n_experts_used / hp->n_experts : 0;
-
-    return weights_active_bytes(e->weights, used);
-}
-
-int64_t engine_file_bytes(const struct engine *e)
-{
-    return e->weights->file_bytes;
+    return &e->totals;
 }
 
 /* ---- One step ----------------------------------------------------------- */

@@ -93,12 +93,15 @@ const struct step_limits *engine_limits(const struct engine *e);
  * nothing is computed; ERR_PEER, a rank failed: the group is at its end. */
 enum err_code engine_run_step(struct engine *e, struct step *s, float *logits, struct err *err);
 
-/* Weight bytes that one token of one sequence reads when decoded alone: every matrix it meets, of
- * the experts those it uses.  The floor of decode time is this over the read bandwidth. */
-size_t engine_active_bytes(const struct engine *e);
+/* All ranks together.  Active are the weight bytes that one token of one sequence reads when
+ * decoded alone: every matrix it meets, of the experts those it uses.  The floor of decode time
+ * is this over the read bandwidth, or what the busiest rank reads over that of a rank. */
+struct engine_totals {
+    int n_ranks, n_threads;
+    int64_t weights, cache, active, busiest_active, file_bytes;
+};
 
-/* Bytes that this rank read from the file. */
-int64_t engine_file_bytes(const struct engine *e);
+const struct engine_totals *engine_totals(const struct engine *e);
 
 /* Starts sequence `seq` (0 .. n_sequences - 1) anew; the first n_prompt tokens fed are its prompt.
  */

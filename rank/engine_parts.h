@@ -14,6 +14,7 @@ struct engine {
     struct engine_options opt;
     struct engine_memory memory;
     struct step_limits limits;
+    struct engine_totals totals;
     struct share share;
     struct team team;
     const struct cpu_kernels *kernels;

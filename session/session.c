@@ -57,6 +57,13 @@ enum err_code session_check_ids(const struct session *s, const int32_t *ids, siz
 static struct comm *comm;
 static int told; /* rank 0 has told the others what to do */
 
+int session_ranks(const struct options *o)
+{
+    if (comm)
+        return comm_size(comm);
+    return o->ranks > 0 ? (int)o->ranks : 1;
+}
+
 static struct engine_options engine_options_of(const struct options *o, char isa[16])
 {
     static const enum comm_reduce reduces[] = { COMM_EXACT, COMM_F32, COMM_BF16 };
@@ -82,7 +89,7 @@ static enum err_code make_plan(struct session *s, const struct options *o, int64
     if (comm)
         TRY(processes_inventory(x, comm, e));
     else
-        x->ranks = o->ranks > 0 ? (int)o->ranks : 1;
+        x->ranks = session_ranks(o);
     return planning_make(x, s->model, e);
 }
 

@@ -32,6 +32,9 @@ enum { SESSION_EXIT_FAILED = 70 };
 /* The processes that mpirun started, between the two; NULL otherwise. */
 struct comm *session_comm(void);
 
+/* How many ranks session_load will make. */
+int session_ranks(const struct options *o);
+
 /* Opens the model of -m, and its tokenizer with `with_tokenizer`.  End with session_close, also
  * after a failure.  Errors: ERR_USAGE without -m; those of model_open and tokenizer_open. */
 enum err_code session_open(struct session *s, const struct options *o, int with_tokenizer,
