@@ -3,7 +3,7 @@
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME latentd)
 set(CPACK_PACKAGE_VERSION ${PROJECT_VERSION})
-set(CPACK_PACKAGE_CONTACT "the latentd developers <latentd@localhost>")
+set(CPACK_PACKAGE_CONTACT "the latentd developers <developers@latentd.invalid>")
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "inference of MLA mixture-of-experts models from GGUF files")
 set(CPACK_PACKAGE_DIRECTORY ${PROJECT_BINARY_DIR}/packages)
 set(CPACK_SET_DESTDIR ON) # the units hold the paths of the installation
