@@ -200,7 +200,7 @@ static int take_row(void *arg, const struct journal_row *row)
     int stopped;
 
     if (row->reason == REASON_NONE ||
-        request_create(&r, w->b, row->id, row->spec, row->n_spec, NULL) != ERR_OK)
+        request_create(&r, w->b, row->id, row->spec, row->n_spec, NULL) != ERR_OK || !r)
         return 1;
     r->number = row->number;
     for (int64_t i = 0; i < row->n_tokens; i++)

@@ -276,7 +276,7 @@ static enum err_code await_frame(struct driver *d, struct link_frame *f, int64_t
 static enum err_code run_step(struct driver *d, const struct step *step, struct link_result *r,
                               struct err *e)
 {
-    struct link_frame f;
+    struct link_frame f = { 0 };
     double begin = clock_seconds();
     int64_t patience = (int64_t)(0.001 * HANG_STEPS * status_median_step_us(d->opt.status));
 
@@ -354,7 +354,7 @@ static enum err_code check_ready(struct driver *d, struct err *e)
 /* Until the ranks are ready. */
 static enum err_code await_ready(struct driver *d, struct err *e)
 {
-    struct link_frame f;
+    struct link_frame f = { 0 };
     struct link_progress p;
     int64_t next_ms;
 

@@ -66,9 +66,10 @@ static enum err_code grow_logits(struct serve *s, const struct batch *b, struct 
 
     for (int i = 0; i < b->n; i++)
         rows += b->tokens[i].want_logits != 0;
-    if (rows <= s->n_rows)
+    size_t bytes = (size_t)rows * (size_t)s->limits->n_vocab * sizeof *s->logits;
+    if (rows <= s->n_rows || bytes == 0)
         return ERR_OK;
-    float *grown = realloc(s->logits, (size_t)rows * (size_t)s->limits->n_vocab * sizeof *grown);
+    float *grown = realloc(s->logits, bytes);
     if (!grown)
         return err_set(e, ERR_NOMEM, "no memory for %d rows of logits", rows);
     s->logits = grown;

@@ -20,7 +20,6 @@
 #include <unistd.h>
 
 #include "base/log.h"
-#include "model/digest.h"
 #include "options/options.h"
 #include "rank/dial.h"
 #include "rank/serve.h"
@@ -94,7 +93,7 @@ static void describe(struct link_ready *r, const struct session *s, const struct
                               .n_ranks = plan->n_ranks,
                               .mla = (int)o->mla,
                               .exact_math = o->exact_math };
-    model_digest(s->model->gguf, r->model_hash);
+    gguf_identity(s->model->gguf, r->model_hash);
     (void)snprintf(r->kernel_set, sizeof r->kernel_set, "latentd %s cpu %s%s%s%s", LATENTD_VERSION,
                    engine_isa(s->engine), o->exact_math ? " exact-math" : "",
                    o->router_groups ? " no-router-groups" : "", o->reduce ? " inexact-sums" : "");
@@ -151,6 +150,10 @@ int main(int argc, char **argv)
         _exit(EXIT_ALONE);
     signal(SIGPIPE, SIG_IGN);
     log_set_program("latentd-rank");
+    if (argc == 2 && strcmp(argv[1], "--version") == 0) {
+        printf("latentd-rank %s\n", LATENTD_VERSION);
+        return 0;
+    }
     if (nice(NICE) == -1)
         log_warn("cannot step behind the coordinator: %s", strerror(errno));
     enum err_code rc = options_parse(&o, COMMAND_latentd_rank, argc - 1, argv + 1, &e);

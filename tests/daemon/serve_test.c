@@ -18,7 +18,7 @@ enum { CLIENTS = 8, PATIENCE_S = 60, TOKENS = 60 };
 
 static const char *rank_program;
 static const char model[] = TEST_DATA "/models/tiny-v3-q4_k_m.gguf";
-static char *strict[] = { "-c", "4096", "--reuse", "strict", "-np", "4", NULL };
+static char *strict[] = { "-c", "1024", "--reuse", "strict", "-np", "4", NULL };
 
 static void open_rig(struct rig *r, const char *dir)
 {
@@ -235,7 +235,7 @@ static void ends_have_their_reasons(void **state)
 
     token_list_free(&o.prompt);
     make_order(&o, &r, "cancelled", 1);
-    o.spec.max_tokens = 3000;
+    o.spec.max_tokens = 900;
     submit(&r, &o, &x);
     while (x.n < 5) {
         turn(&r);
@@ -244,17 +244,17 @@ static void ends_have_their_reasons(void **state)
     assert_int_equal(requests_cancel(r.core.book, "cancelled", &e), ANSWER_OK);
     read_all(&r, &x, 1);
     assert_int_equal(x.view.reason, REASON_CANCELLED);
-    assert_true(x.n < 3000);
+    assert_true(x.n < 900);
     str_free(&x.text);
 
     o.spec.id = "late";
-    o.spec.deadline_ms = 300;
+    o.spec.deadline_ms = 100;
     submit(&r, &o, &x);
     read_all(&r, &x, 1);
     assert_int_equal(x.view.reason, REASON_DEADLINE);
     str_free(&x.text);
 
-    o.spec.id = "full"; /* more than the context of 4096 */
+    o.spec.id = "full"; /* more than the context of 1024 */
     o.spec.deadline_ms = 0;
     o.spec.max_tokens = -1;
     submit(&r, &o, &x);
