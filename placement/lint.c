@@ -129,7 +129,7 @@ static void lint_one(struct findings *f, struct lint_rule *l, int allow_unused)
     struct str hints[N_CHECKS + N_LAST];
     size_t n = 0;
 
-    if (take->invalid || take->stopped)
+    if (take->invalid || take->stopped || l->rules->v[l->r].origin == RULE_HOT)
         return;
     if (l->rules->v[l->r].origin == RULE_TYPED) {
         drop_backslashes(l->plain, l->pattern);

@@ -16,7 +16,7 @@ const char *rule_label(const struct rules *rules, int r, char *buf, size_t size)
 {
     const struct rule *rule = &rules->v[r];
 
-    if (rule->origin == RULE_APPENDED)
+    if (rule->origin != RULE_TYPED)
         snprintf(buf, size, "rule %d (%s)", r + 1, rule->source);
     else
         snprintf(buf, size, "rule %d (%s, column %d) %s%s%s", r + 1, rule->source, rule->column,

@@ -40,6 +40,10 @@ static void put_rules_of(struct str *out, const struct report *r, int tensor)
         rule_label(r->rules, i, label, sizeof label);
         str_puts(out, "  matches   ");
         str_printable(out, label, strlen(label), 84);
+        if (i == taken && r->rules->v[i].origin == RULE_HOT) {
+            str_puts(out, "\n            and leaves it to the planner, frequent experts first\n");
+            continue;
+        }
         str_puts(out, i == taken ? "\n            and takes it: it is the first that matches\n"
                                  : "\n            too late: an earlier rule has the tensor\n");
         if (i == taken && r->plan->tensors[tensor].rule != i)

@@ -296,14 +296,17 @@ enum err_code rules_add_file(struct rules *r, const char *path, struct err *e)
     return rc;
 }
 
-static enum err_code add_appended(struct rules *r, const char *source, const char *pattern,
-                                  struct err *e)
+static enum err_code add_appended(struct rules *r, enum rule_origin origin, const char *source,
+                                  const char *pattern, struct err *e)
 {
-    struct rule rule = { .origin = RULE_APPENDED, .column = 1, .source = strdup(source) };
+    const char *target = origin == RULE_HOT ? "planner" : "CPU";
+    size_t len = strlen(target);
+    struct rule rule = { .origin = origin, .column = 1, .source = strdup(source) };
     char why[512];
 
-    if (!rule.source || !keep_texts(&rule, pattern, strlen(pattern), "CPU", 3) ||
-        target_read(&rule.target, "CPU", 3, why, sizeof why) != TARGET_READ) {
+    if (!rule.source || !keep_texts(&rule, pattern, strlen(pattern), target, len) ||
+        (origin != RULE_HOT &&
+         target_read(&rule.target, target, len, why, sizeof why) != TARGET_READ)) {
         rule_free(&rule);
         return no_memory(e);
     }
@@ -315,7 +318,7 @@ static enum err_code add_appended(struct rules *r, const char *source, const cha
 
 enum err_code rules_add_cpu_moe(struct rules *r, struct err *e)
 {
-    return add_appended(r, "--cpu-moe", EXPERTS, e);
+    return add_appended(r, RULE_APPENDED, "--cpu-moe", EXPERTS, e);
 }
 
 enum err_code rules_add_n_cpu_moe(struct rules *r, int n_blocks, struct err *e)
@@ -327,7 +330,12 @@ enum err_code rules_add_n_cpu_moe(struct rules *r, int n_blocks, struct err *e)
     number_range_pattern(0, n_blocks > 10000 ? 9999 : n_blocks - 1, range, sizeof range);
     snprintf(pattern, sizeof pattern, "^blk\\.%s" EXPERTS, range);
     snprintf(source, sizeof source, "--n-cpu-moe %d", n_blocks);
-    return add_appended(r, source, pattern, e);
+    return add_appended(r, RULE_APPENDED, source, pattern, e);
+}
+
+enum err_code rules_add_hot(struct rules *r, struct err *e)
+{
+    return add_appended(r, RULE_HOT, "--hot", EXPERTS, e);
 }
 
 void rules_free(struct rules *r)

@@ -6,7 +6,7 @@
  * The target is split off at the last '=' whose right side is a target; blanks around ',' and
  * '=' are trimmed.  Every rule remembers where it stands, for messages.
  *
- * --cpu-moe and --n-cpu-moe are rules as well, appended behind those of the user.
+ * --cpu-moe, --n-cpu-moe and --hot are rules as well, appended behind those of the user.
  */
 #ifndef PLACEMENT_RULES_H
 #define PLACEMENT_RULES_H
@@ -16,6 +16,8 @@
 enum rule_origin {
     RULE_TYPED,    /* written by the user: taking nothing is an error */
     RULE_APPENDED, /* stands for an option such as --cpu-moe          */
+    RULE_HOT,      /* --hot: leaves experts to the planner, which deals the frequent ones first,
+                      also those that rules before it share out by count */
 };
 
 struct rule {
@@ -24,7 +26,7 @@ struct rule {
     int column;           /* 1-based byte in the option's value or line: the pattern   */
     char *pattern;        /* owned                                                     */
     char *target_text;    /* owned, trimmed; "" if there is none                   */
-    struct target target; /* n == 0 when `error` is set                         */
+    struct target target; /* n == 0 when `error` is set, and of RULE_HOT        */
     char *error;          /* owned: what is wrong with the rule as text, or NULL         */
 };
 
@@ -48,6 +50,9 @@ enum err_code rules_add_cpu_moe(struct rules *r, struct err *e);
 
 /* --n-cpu-moe N: those of blocks 0 .. N - 1, dense ones counted.  N = 0 adds nothing. */
 enum err_code rules_add_n_cpu_moe(struct rules *r, int n_blocks, struct err *e);
+
+/* --hot: experts that no rule takes go where the planner wants them, frequent ones first. */
+enum err_code rules_add_hot(struct rules *r, struct err *e);
 
 void rules_free(struct rules *r);
 

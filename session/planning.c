@@ -71,9 +71,10 @@ static enum err_code read_rules(struct planning *x, struct err *e)
     if (o->cpu_moe)
         TRY(rules_add_cpu_moe(&x->rules, e));
     TRY(rules_add_n_cpu_moe(&x->rules, (int)o->n_cpu_moe, e));
-    if (o->hot)
-        TRY(hot_read(&x->hot, o->hot, x->model->hp.n_layers, x->model->hp.n_experts, e));
-    return ERR_OK;
+    if (!o->hot)
+        return ERR_OK;
+    TRY(rules_add_hot(&x->rules, e));
+    return hot_read(&x->hot, o->hot, x->model->hp.n_layers, x->model->hp.n_experts, e);
 }
 
 static enum err_code match_all(struct planning *x, struct err *e)

@@ -69,6 +69,14 @@ for name, ranges in want.items():
     assert len(got) == 1 and got[0]["slice"] == {"axis": "experts", "ranges": ranges}, got
     assert got[0]["rule"] == 0 and got[0]["rank"] == 0
 PY
+run 0 "$v3" --devices "$box" --hot "$work/hot"
+grep -qE '^ +1 --hot +\S+ +planner +6 +6 ' "$work/out" || fail '--hot has no row among the rules'
+grep -q 'takes nothing' "$work/out" && fail '--hot is called unused'
+run 0 "$v3" --devices "$box" --hot "$work/hot" -ot exps=CPU
+grep -qE '^ +2 --hot +\S+ +planner +0 +6 ' "$work/out" || fail '--hot is not behind the rules'
+grep -q 'takes nothing' "$work/out" && fail '--hot is called unused'
+run 0 "$v3" --devices "$box" --hot "$work/hot" --explain blk.1.ffn_up_exps.weight
+says out 'frequent experts first'
 printf '1 99 1\n' >"$work/hot"
 run 2 "$v3" --hot "$work/hot"
 says err 'no expert 99 in layer 1'

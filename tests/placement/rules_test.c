@@ -203,6 +203,12 @@ static void appended(void **state)
                         "^blk\\.([0-9]|1[0-1])\\.ffn_(up|down|gate|gate_up)_(ch|)exps");
     assert_string_equal(r.v[0].source, "--n-cpu-moe 12");
     assert_int_equal(r.v[1].origin, RULE_APPENDED);
+    assert_int_equal(rules_add_hot(&r, &e), ERR_OK);
+    assert_int_equal(r.v[2].origin, RULE_HOT);
+    assert_string_equal(r.v[2].pattern, r.v[1].pattern);
+    assert_string_equal(r.v[2].target_text, "planner");
+    assert_int_equal(r.v[2].target.n, 0);
+    assert_null(r.v[2].error);
     rules_free(&r);
 }
 
