@@ -11,8 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "model/digest.h"
-
 /* What one rank says about its host, and where its threads may run. */
 struct answer {
     struct host host;
@@ -107,7 +105,7 @@ enum err_code processes_agree(struct comm *c, const struct model *m, const struc
 {
     char text[256];
 
-    model_digest(m->gguf, text);
+    gguf_identity(m->gguf, text);
     TRY(comm_agree(c, "model", text, e));
     (void)snprintf(text, sizeof text,
                    "-c %" PRId64 " -ub %" PRId64 " -np %" PRId64 " -ctk %d -mla %" PRId64
