@@ -126,7 +126,4 @@ int gguf_part_count(const struct gguf *g);
 const char *gguf_part_path(const struct gguf *g, int part);
 uint64_t gguf_total_bytes(const struct gguf *g);
 
-/* 64 hexadecimal digits that differ where metadata (with overrides), tensors or sizes differ. */
-void gguf_identity(const struct gguf *g, char text[65]);
-
 #endif

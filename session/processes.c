@@ -11,6 +11,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "model/digest.h"
+
 /* What one rank says about its host, and where its threads may run. */
 struct answer {
     struct host host;
@@ -105,7 +107,7 @@ enum err_code processes_agree(struct comm *c, const struct model *m, const struc
 {
     char text[256];
 
-    gguf_identity(m->gguf, text);
+    model_digest(m->gguf, text);
     TRY(comm_agree(c, "model", text, e));
     (void)snprintf(text, sizeof text,
                    "-c %" PRId64 " -ub %" PRId64 " -np %" PRId64 " -ctk %d -mla %" PRId64
