@@ -124,16 +124,33 @@ static enum err_code find_program(struct core *d, struct err *e)
     return ERR_OK;
 }
 
+/* Where mpirun keeps its sockets and shared memory: beside the socket of the clients, which lies in
+ * memory as a rule, otherwise in the state directory. */
+static void choose_run_dir(struct core *d)
+{
+    const struct text_list *l = &d->opt->listen;
+
+    (void)snprintf(d->run_dir, sizeof d->run_dir, "%s/mpi", d->opt->state_dir);
+    for (size_t i = 0; i < l->n; i++) {
+        const char *slash = strrchr(l->v[i], '/');
+        if (strncmp(l->v[i], "ipc:///", 7) != 0 || slash == l->v[i] + 6)
+            continue;
+        (void)snprintf(d->run_dir, sizeof d->run_dir, "%.*s/mpi", (int)(slash - l->v[i] - 6),
+                       l->v[i] + 6);
+        return;
+    }
+}
+
 static enum err_code start_ranks(struct core *d, struct err *e)
 {
     if (!*d->program)
         TRY(find_program(d, e));
     TRY(options_pass_on(d->opt, COMMAND_latentd_rank, &d->words, e));
-    (void)snprintf(d->run_dir, sizeof d->run_dir, "%s/mpi", d->opt->state_dir);
+    choose_run_dir(d);
     struct ranks_options o = { .program = d->program,
                                .words = d->words.v,
                                .n_words = (int)d->words.n,
-                               .n_ranks = 1,
+                               .n_ranks = d->opt->ranks > 1 ? (int)d->opt->ranks : 1,
                                .launch = d->opt->launch,
                                .run_dir = d->run_dir,
                                .on_link = on_link,

@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: MIT */
+/* tests/daemon/kills_test.c - SIGKILL of the daemon, of a rank, and a journal that cannot be
+ * written, at random moments: every token is seen once, and the text is the undisturbed one.
+ *
+ * usage: kills_test LATENTD-RANK KILLS
+ *
+ * The daemon is a child that writes the events it shows into a pipe.  The test is the client: it
+ * keeps the cursors, and gives them to the next child.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <errno.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+
+#include "tests/daemon/rig.h"
+#include "tests/support/temp_dir.h"
+
+enum { CLIENTS = 6, RECORD_TOKENS = 64, RECORD_TEXT = 1500, PATIENCE_S = 120 };
+enum harm { NO_HARM, KILL_DAEMON, KILL_RANK, FULL_DISK };
+
+static const char *rank_program;
+static int n_kills;
+static const char model[] = TEST_DATA "/models/tiny-v3-q4_k_m.gguf";
+static char *words[] = { "-c", "2048", "--reuse", "strict", "-np", "4", NULL };
+
+/* Events of one request, small enough that the pipe takes them whole. */
+struct record {
+    int client, n_tokens, n_text, ended, reason;
+    int64_t from, cursor;
+    int32_t tokens[RECORD_TOKENS];
+    char text[RECORD_TEXT];
+};
+
+/* What a client has. */
+struct client {
+    int64_t cursor;
+    int32_t tokens[512];
+    int n, ended, reason;
+    struct str text;
+};
+
+/* ---- The daemon ----------------------------------------------------------- */
+
+static void submit_all(struct rig *r, int round)
+{
+    for (int k = 0; k < CLIENTS; k++) {
+        struct token_list prompt = { 0 };
+        struct err e = { 0 };
+        char id[32], text[1024] = "";
+        for (int i = 0; i <= k * 9; i++)
+            (void)snprintf(text + strlen(text), sizeof text - strlen(text), "%d and %d, ", i, k);
+        (void)snprintf(id, sizeof id, "r%d-c%d", round, k);
+        if (tokenizer_encode(r->core.tokenizer, text, strlen(text), TOKENIZE_BOS, &prompt, &e))
+            _exit(3);
+        struct request_spec spec = { .id = id,
+                                     .client = k & 1 ? "a" : "b",
+                                     .prompt = prompt.ids,
+                                     .n_prompt = (int64_t)prompt.n,
+                                     .max_tokens = 40 + 10 * k,
+                                     .has_seed = 1,
+                                     .ignore_eos = 1 };
+        sampling_default(&spec.sampling);
+        spec.sampling.seed = (uint64_t)(round * 10 + k);
+        enum answer a;
+        while ((a = rig_submit(r, &spec, &e)) == ANSWER_JOURNAL_FULL)
+            (void)rig_turn(r, &e);
+        if (a != ANSWER_OK) {
+            fprintf(stderr, "%s: %s\n", id, e.msg);
+            _exit(4);
+        }
+        token_list_free(&prompt);
+    }
+}
+
+/* Writes what is new of request k.  Returns 1 once it has ended. */
+static int show(struct rig *r, int round, int k, int64_t *cursor, int out)
+{
+    struct request_events ev;
+    struct record rec = { .client = k, .from = *cursor };
+    struct err e = { 0 };
+    char id[32];
+
+    (void)snprintf(id, sizeof id, "r%d-c%d", round, k);
+    if (requests_next(r->core.book, id, *cursor, NULL, &ev, &e) != ANSWER_OK ||
+        ev.n_tokens > RECORD_TOKENS || ev.text.len > RECORD_TEXT)
+        _exit(5);
+    if (ev.cursor > *cursor) {
+        rec.n_tokens = ev.n_tokens;
+        rec.n_text = (int)ev.text.len;
+        rec.cursor = *cursor = ev.cursor;
+        rec.ended = ev.ended;
+        rec.reason = (int)ev.view.reason;
+        memcpy(rec.tokens, ev.tokens, (size_t)ev.n_tokens * sizeof *ev.tokens);
+        if (ev.text.len)
+            memcpy(rec.text, ev.text.data, ev.text.len);
+        if (write(out, &rec, sizeof rec) != sizeof rec)
+            _exit(6);
+    }
+    int ended = ev.ended;
+    request_events_free(&ev);
+    return ended;
+}
+
+/* For a while no file may grow, as on a full disk. */
+static void limit_files(int full)
+{
+    struct rlimit l;
+
+    (void)getrlimit(RLIMIT_FSIZE, &l);
+    l.rlim_cur = full ? 4096 : l.rlim_max;
+    (void)setrlimit(RLIMIT_FSIZE, &l);
+}
+
+static void run_daemon(int round, const struct client *have, int out, enum harm harm, unsigned seed)
+{
+    struct rig r;
+    struct err e = { 0 };
+    int64_t cursors[CLIENTS];
+    int left = CLIENTS;
+
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+    (void)signal(SIGXFSZ, SIG_IGN);
+    srand(seed);
+    double harm_at = clock_seconds() + 0.02 + 0.001 * (rand() % 300), well_at = harm_at + 1.5;
+    for (int k = 0; k < CLIENTS; k++)
+        cursors[k] = have[k].cursor;
+    if (rig_open(&r, rank_program, model, "state", words, &e) != ERR_OK) {
+        fprintf(stderr, "%s\n", e.msg);
+        _exit(2);
+    }
+    submit_all(&r, round);
+    while (left > 0) {
+        if (rig_turn(&r, &e) != ERR_OK)
+            _exit(7);
+        if (harm == KILL_RANK && clock_seconds() > harm_at && ranks_pid(r.core.ranks) > 0) {
+            (void)kill(ranks_pid(r.core.ranks), SIGKILL);
+            harm = NO_HARM;
+        }
+        if (harm == FULL_DISK && clock_seconds() > harm_at)
+            limit_files(clock_seconds() < well_at);
+        left = 0;
+        for (int k = 0; k < CLIENTS; k++)
+            left += !show(&r, round, k, &cursors[k], out);
+    }
+    limit_files(0);
+    rig_close(&r);
+    _exit(0);
+}
+
+/* ---- The client ----------------------------------------------------------- */
+
+static void take(struct client *c, const struct record *r)
+{
+    assert_int_equal(r->from, c[r->client].cursor); /* no gap, no repeat */
+    c = &c[r->client];
+    assert_int_equal(r->cursor, r->from + r->n_tokens + r->ended);
+    memcpy(c->tokens + c->n, r->tokens, (size_t)r->n_tokens * sizeof *r->tokens);
+    c->n += r->n_tokens;
+    str_append(&c->text, r->text, (size_t)r->n_text);
+    c->cursor = r->cursor;
+    c->ended = r->ended;
+    c->reason = r->reason;
+}
+
+/* One life of a daemon.  Returns 1 if it went to the end. */
+static int live_once(int round, struct client *c, enum harm harm)
+{
+    struct record rec;
+    int fd[2], status;
+    unsigned seed = (unsigned)rand();
+    double kill_at = clock_seconds() + 0.03 + 0.001 * (rand() % 500);
+
+    assert_int_equal(pipe(fd), 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        close(fd[0]);
+        run_daemon(round, c, fd[1], harm, seed);
+    }
+    close(fd[1]);
+    double until = clock_seconds() + PATIENCE_S;
+    for (;;) {
+        struct pollfd p = { .fd = fd[0], .events = POLLIN };
+        (void)poll(&p, 1, 5);
+        if (harm == KILL_DAEMON && clock_seconds() > kill_at) {
+            (void)kill(pid, SIGKILL);
+            harm = NO_HARM;
+        }
+        if (clock_seconds() > until)
+            fail_msg("no end after %d s", PATIENCE_S);
+        if (!p.revents)
+            continue;
+        ssize_t n = read(fd[0], &rec, sizeof rec);
+        if (n != sizeof rec)
+            break; /* the end of the pipe */
+        take(c, &rec);
+    }
+    close(fd[0]);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    if (WIFEXITED(status) && WEXITSTATUS(status) != 0)
+        fail_msg("the daemon left with status %d", WEXITSTATUS(status));
+    return WIFEXITED(status);
+}
+
+/* All requests of a round, over as many lives as it takes.  Returns the kills. */
+static int run_round(int round, struct client *c, enum harm harm, int most)
+{
+    int kills = 0, left;
+
+    do {
+        int whole = live_once(round, c, kills < most ? harm : NO_HARM);
+        kills += harm != NO_HARM && (!whole || harm != KILL_DAEMON);
+        left = 0;
+        for (int k = 0; k < CLIENTS; k++)
+            left += !c[k].ended;
+        if (whole)
+            break;
+    } while (left > 0);
+    assert_int_equal(left, 0);
+    return kills;
+}
+
+static void clients_free(struct client *c)
+{
+    for (int k = 0; k < CLIENTS; k++)
+        str_free(&c[k].text);
+    memset(c, 0, CLIENTS * sizeof *c);
+}
+
+static void survives(enum harm harm, int kills)
+{
+    static struct client calm[CLIENTS], harmed[CLIENTS];
+    static int round;
+
+    srand(7);
+    for (int done = 0; done < kills;) {
+        (void)run_round(round, calm, NO_HARM, 0);
+        (void)system("rm -rf state"); /* so that the same ids are new again */
+        done += run_round(round, harmed, harm, kills - done);
+        (void)system("rm -rf state");
+        for (int k = 0; k < CLIENTS; k++) {
+            assert_int_equal(harmed[k].reason, calm[k].reason);
+            assert_int_equal(harmed[k].n, calm[k].n);
+            assert_int_equal(harmed[k].n, 40 + 10 * k);
+            assert_memory_equal(harmed[k].tokens, calm[k].tokens,
+                                (size_t)calm[k].n * sizeof *calm[k].tokens);
+            assert_int_equal(harmed[k].text.len, calm[k].text.len);
+            assert_memory_equal(harmed[k].text.data, calm[k].text.data, calm[k].text.len);
+        }
+        clients_free(calm);
+        clients_free(harmed);
+        round++;
+    }
+}
+
+static void a_killed_daemon_loses_nothing(void **state)
+{
+    (void)state;
+    survives(KILL_DAEMON, n_kills);
+}
+
+static void a_killed_rank_loses_nothing(void **state)
+{
+    (void)state;
+    survives(KILL_RANK, n_kills);
+}
+
+static void a_full_disk_loses_nothing(void **state)
+{
+    (void)state;
+    survives(FULL_DISK, n_kills / 5);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_killed_daemon_loses_nothing),
+        cmocka_unit_test(a_killed_rank_loses_nothing),
+        cmocka_unit_test(a_full_disk_loses_nothing),
+    };
+
+    if (argc != 3)
+        return 2;
+    rank_program = argv[1];
+    n_kills = atoi(argv[2]);
+    log_set_program("latentd");
+    log_set_quiet(getenv("LATENTD_TEST_LOG") == NULL);
+    return cmocka_run_group_tests_name("daemon/kills", tests, temp_dir_enter, temp_dir_remove);
+}
