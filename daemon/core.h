@@ -11,7 +11,6 @@
 #include "daemon/ranks.h"
 #include "daemon/requests.h"
 #include "daemon/status.h"
-#include "model/digest.h"
 #include "model/model.h"
 #include "model/tokenizer.h"
 #include "options/options.h"
@@ -19,7 +18,7 @@
 struct core {
     struct options *opt;
     struct model *model;
-    char model_hash[MODEL_DIGEST_SIZE], model_name[128];
+    char model_hash[65], model_name[128];
     struct tokenizer *tokenizer;
     struct journal *journal;
     struct requests *book;
