@@ -11,6 +11,7 @@
 #include "daemon/ranks.h"
 #include "daemon/requests.h"
 #include "daemon/status.h"
+#include "model/digest.h"
 #include "model/model.h"
 #include "model/tokenizer.h"
 #include "options/options.h"
@@ -18,7 +19,7 @@
 struct core {
     struct options *opt;
     struct model *model;
-    char model_hash[65], model_name[128];
+    char model_hash[MODEL_DIGEST_SIZE], model_name[128];
     struct tokenizer *tokenizer;
     struct journal *journal;
     struct requests *book;

@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "model/digest.h"
 #include "options/options.h"
 #include "rank/dial.h"
 #include "rank/serve.h"
@@ -93,7 +94,7 @@ static void describe(struct link_ready *r, const struct session *s, const struct
                               .n_ranks = plan->n_ranks,
                               .mla = (int)o->mla,
                               .exact_math = o->exact_math };
-    gguf_identity(s->model->gguf, r->model_hash);
+    model_digest(s->model->gguf, r->model_hash);
     (void)snprintf(r->kernel_set, sizeof r->kernel_set, "latentd %s cpu %s%s%s%s", LATENTD_VERSION,
                    engine_isa(s->engine), o->exact_math ? " exact-math" : "",
                    o->router_groups ? " no-router-groups" : "", o->reduce ? " inexact-sums" : "");
