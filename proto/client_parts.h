@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: MIT */
+/* proto/client_parts.h - what the files of liblatent share. */
+#ifndef PROTO_CLIENT_PARTS_H
+#define PROTO_CLIENT_PARTS_H
+
+#include "proto/envelope.h"
+#include "proto/latent.h"
+
+struct latent {
+    int socket; /* nanomsg's */
+    char *endpoint, *token, *agent;
+    unsigned connect_ms, answer_ms;
+    int (*waiting)(void *arg, int connected);
+    void *arg;
+    Latentd__Envelope *answer; /* of the last call: what it returned points there */
+    struct latent_info *infos; /* of the last latent_list */
+};
+
+/* Fills *e and returns the code. */
+enum latent_code client_fail(struct latent_error *e, enum latent_code code, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* A question of one method, without its body. */
+void client_question(const struct latent *c, Latentd__Envelope *q, Latentd__Method method);
+
+/* Asks, and waits for the answer with the body `want`; it is c->answer then. */
+enum latent_code client_ask(struct latent *c, const Latentd__Envelope *q,
+                            Latentd__Envelope__BodyCase want, struct latent_error *e);
+
+/* A field of text that may be absent. */
+static inline const char *client_text(const char *s)
+{
+    return s ? s : "";
+}
+
+#endif
