@@ -68,6 +68,8 @@ void comm_free(struct comm **c);
 /* Sizes the buffers of comm_settle; collective, once.  Errors, the same on all ranks: ERR_NOMEM. */
 enum err_code comm_reserve(struct comm *c, int64_t max_rows, int64_t width, struct err *e);
 
+int64_t comm_width(const struct comm *c); /* that was reserved; 0: none */
+
 /* Bytes that one rank maps for a group: what is shared by a host is counted in its first rank. */
 size_t comm_bytes(const struct comm *c, int64_t max_rows, int64_t width);
 

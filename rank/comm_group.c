@@ -206,6 +206,11 @@ int comm_size(const struct comm *c)
     return c->size;
 }
 
+int64_t comm_width(const struct comm *c)
+{
+    return c->memory.width;
+}
+
 const char *comm_host(const struct comm *c, int rank)
 {
     return c->places[rank].host_name;

@@ -76,6 +76,9 @@ struct cpu_kernels {
     /* x[i] += (float)fix[i] * 2^-32, the conversion rounding once; then fix[i] = 0. */
     void (*settle)(float *x, int64_t *fix, int64_t n);
 
+    /* sum[i] += fix[i], as integers. */
+    void (*add_fixed)(int64_t *sum, const int64_t *fix, int64_t n);
+
     /* y = x / sqrt(mean(x^2) + eps) * w.  The sum of squares is kept in 16 lanes (lane
      * i % 16, ascending, fma) joined by the fixed tree of vector.inc.  y may be x. */
     void (*rms_norm)(float *y, const float *x, const float *w, int64_t n, float eps);

@@ -255,6 +255,15 @@ WORD vf vf_from_fixed(const int64_t *fix)
     return vf_load(v);
 }
 
+WORD void fixed_add(int64_t *sum, const int64_t *fix)
+{
+    for (int i = 0; i < LANES; i += 4) {
+        __m256i a = _mm256_loadu_si256((const __m256i *)(sum + i));
+        __m256i b = _mm256_loadu_si256((const __m256i *)(fix + i));
+        _mm256_storeu_si256((__m256i *)(sum + i), _mm256_add_epi64(a, b));
+    }
+}
+
 /* ---- Integers ------------------------------------------------------------- */
 
 WORD vi vi_set1(int x)

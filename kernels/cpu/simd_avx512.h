@@ -163,6 +163,14 @@ WORD vf vf_from_fixed(const int64_t *fix)
     return vf_mul(_mm512_insertf32x8(_mm512_castps256_ps512(low), high, 1), vf_set1(0x1p-32f));
 }
 
+WORD void fixed_add(int64_t *sum, const int64_t *fix)
+{
+    for (int i = 0; i < LANES; i += 8) {
+        __m512i a = _mm512_loadu_si512(sum + i), b = _mm512_loadu_si512(fix + i);
+        _mm512_storeu_si512(sum + i, _mm512_add_epi64(a, b));
+    }
+}
+
 /* ---- Integers ------------------------------------------------------------- */
 
 WORD vi vi_set1(int x)

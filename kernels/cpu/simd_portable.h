@@ -192,6 +192,13 @@ WORD vf vf_from_fixed(const int64_t *fix)
     return r;
 }
 
+/* sum[i] += fix[i] */
+WORD void fixed_add(int64_t *sum, const int64_t *fix)
+{
+    for (int i = 0; i < LANES; i++)
+        sum[i] += fix[i];
+}
+
 /* ---- Integers ------------------------------------------------------------- */
 
 WORD vi vi_load(const void *p)

@@ -265,6 +265,23 @@ static void settle(const struct cpu_kernels *k)
     }
 }
 
+static void add_fixed(const struct cpu_kernels *k)
+{
+    for (size_t l = 0; l < sizeof lengths / sizeof *lengths; l++) {
+        int n = lengths[l];
+        int64_t sum[N], fix[N], want[N];
+
+        for (int i = 0; i < n; i++) {
+            seed = seed * 6364136223846793005u + 1442695040888963407u;
+            fix[i] = (int64_t)seed >> 2;
+            sum[i] = fix[i] ^ 0x123456789;
+            want[i] = sum[i] + fix[i];
+        }
+        k->add_fixed(sum, fix, n);
+        assert_memory_equal(sum, want, (size_t)n * sizeof *sum);
+    }
+}
+
 /* ---- Norm, dot product, scale, halves ------------------------------------- */
 
 static void norm_dot_scale(const struct cpu_kernels *k)
@@ -395,8 +412,8 @@ static void attention_values(const struct cpu_kernels *k)
 typedef void check_fn(const struct cpu_kernels *k);
 
 static check_fn *const checks[] = {
-    softmax, sigmoid_and_swiglu, quantize, quantize_keeps_nonfinite, accumulate,
-    settle,  norm_dot_scale,     halves,   attention_scores,         attention_values,
+    softmax,   sigmoid_and_swiglu, quantize, quantize_keeps_nonfinite, accumulate,       settle,
+    add_fixed, norm_dot_scale,     halves,   attention_scores,         attention_values,
 };
 
 static void all_functions(void **state)
