@@ -62,8 +62,9 @@ static enum err_code read_number(const struct setting_row *row, const struct ggu
         number = (double)out->integer;
     }
     if (!(number >= row->low && number <= row->high)) /* false for NaN */
-        return err_set(e, ERR_FORMAT, "%s: is %.10g, outside %.10g..%.10g; the file is not usable",
-                       where, number, row->low, row->high);
+        return err_set(e, ERR_FORMAT,
+                       "%s: is %.12g, outside %.12g..%.12g; correct it with --override-kv", where,
+                       number, row->low, row->high);
     return ERR_OK;
 }
 

@@ -38,7 +38,7 @@ static enum err_code read_lines(struct hot *h, unsigned char *seen, const char *
 
     for (int number = 1; fgets(line, sizeof line, f); number++)
         TRY(read_line(h, seen, path, number, line, e));
-    return ferror(f) ? err_set(e, ERR_IO, "%s: cannot be read", path) : ERR_OK;
+    return ferror(f) ? err_sys(e, "%s: cannot be read", path) : ERR_OK;
 }
 
 enum err_code hot_read(struct hot *h, const char *path, int n_layers, int n_experts, struct err *e)

@@ -137,7 +137,7 @@ static void lint_one(struct findings *f, struct lint_rule *l, int allow_unused)
         if (n == 0 && take->tensors_alone == 0)
             run_checks(l, last_resorts, N_LAST, hints, &n);
     }
-    if (take->tensors == 0)
+    if (take->tensors == 0 && !l->rules->v[l->r].error) /* one reason is enough */
         unused_rule(f, l, hints, n, allow_unused);
     for (size_t i = 0; i < n; i++) {
         if (take->tensors > 0)

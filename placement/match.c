@@ -79,8 +79,9 @@ static enum err_code match_one(struct match *m, const struct rules *rules, int r
         return err_set(e, ERR_NOMEM, "%s", why.msg);
     if (n == -1) {
         m->takes[r].invalid = 1;
-        findings_add(findings, FINDING_ERROR, r, "%s: invalid pattern: %s (column %d)", label,
-                     why.msg, rule->column + column - 1);
+        if (!rule->error) /* which often says the same in better words */
+            findings_add(findings, FINDING_ERROR, r, "%s: invalid pattern: %s (column %d)", label,
+                         why.msg, rule->column + column - 1);
     } else if (n < 0) {
         m->takes[r].stopped = 1;
         findings_add(findings, FINDING_ERROR, r,

@@ -19,8 +19,9 @@ static const char *nearest_name(const struct plan *p, const char *name)
     const char *best = "";
     int least = INT_MAX;
 
-    for (int i = 0; i < p->n_tensors; i++) {
-        int d = str_distance(name, p->tensors[i].t->name);
+    for (int i = 0; i < p->n_tensors; i++) { /* ".weight" is often left out */
+        int begins = *name && strncmp(p->tensors[i].t->name, name, strlen(name)) == 0;
+        int d = begins ? 0 : str_distance(name, p->tensors[i].t->name);
         if (d < least) {
             least = d;
             best = p->tensors[i].t->name;

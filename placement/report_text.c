@@ -270,9 +270,9 @@ static void put_terms(struct str *out, const struct plan_predict *x, enum plan_p
         if (t->phase != phase)
             continue;
         int length = (int)lrint(t->us / total * (double)(sizeof bar - 1));
-        str_printf(out, "      %-28s %10s %4.0f %% %.*s%s\n", t->name,
-                   report_time(buf, sizeof buf, t->us), 100 * t->us / total, length, bar,
-                   t == first ? " dominates" : "");
+        str_printf(out, "      %-28s %10s %4.0f %%%s%.*s%s\n", t->name,
+                   report_time(buf, sizeof buf, t->us), 100 * t->us / total, length ? " " : "",
+                   length, bar, t == first ? " dominates" : "");
     }
 }
 

@@ -215,17 +215,16 @@ enum err_code spec_read_file(const char *path, char **text, struct err *e)
         return err_sys(e, "%s: cannot open the description of devices", path);
     char *all = malloc(SPEC_MAX_BYTES + 1);
     size_t n = all ? fread(all, 1, SPEC_MAX_BYTES + 1, f) : 0;
-    int failed = ferror(f);
+    enum err_code rc = ferror(f) ? err_sys(e, "%s: cannot be read", path) : ERR_OK;
     fclose(f);
     if (!all)
         return err_set(e, ERR_NOMEM, "%s: no memory to read it", path);
-    if (failed || n > SPEC_MAX_BYTES || memchr(all, '\0', n)) {
+    if (rc == ERR_OK && (n > SPEC_MAX_BYTES || memchr(all, '\0', n)))
+        rc = err_set(e, ERR_USAGE, "%s: not a description of devices: at most %d bytes of text",
+                     path, SPEC_MAX_BYTES);
+    if (rc != ERR_OK) {
         free(all);
-        return failed ? err_set(e, ERR_IO, "%s: cannot be read", path)
-                      : err_set(e, ERR_USAGE,
-                                "%s: not a description of devices: at most %d bytes "
-                                "of text",
-                                path, SPEC_MAX_BYTES);
+        return rc;
     }
     all[n] = '\0';
     *text = all;

@@ -54,6 +54,16 @@ static enum err_code read_machine(struct planning *x, struct err *e)
 
 /* ---- Rules ---------------------------------------------------------------------- */
 
+static enum err_code add_rules_file(struct planning *x, const char *path, struct err *e)
+{
+    int before = x->rules.n;
+
+    TRY(rules_add_file(&x->rules, path, e));
+    if (x->rules.n == before)
+        log_warn("%s: has no rules: every line is empty or a comment", path);
+    return ERR_OK;
+}
+
 static enum err_code read_rules(struct planning *x, struct err *e)
 {
     const struct options *o = x->o;
@@ -67,7 +77,7 @@ static enum err_code read_rules(struct planning *x, struct err *e)
         TRY(rules_add_text(&x->rules, source, o->override_tensor.v[i], e));
     }
     for (size_t i = 0; i < o->rules.n; i++)
-        TRY(rules_add_file(&x->rules, o->rules.v[i], e));
+        TRY(add_rules_file(x, o->rules.v[i], e));
     if (o->cpu_moe)
         TRY(rules_add_cpu_moe(&x->rules, e));
     TRY(rules_add_n_cpu_moe(&x->rules, (int)o->n_cpu_moe, e));

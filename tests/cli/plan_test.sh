@@ -43,6 +43,13 @@ run 0 "$v3" -ot 'exps=CPU' -ot 'exps=CPU' --allow-unused-rules
 run 0 "$v3" -ot 'exps=CPU' --cpu-moe --n-cpu-moe 2
 run 2 "$v3" -ot 'blk(=CPU'
 says err 'never closed'
+says err '1 error in the rules'
+run 2 "$v3" -ot 'exps='
+says err '1 error in the rules'
+run 0 "$v3" --rules /dev/null
+says err 'has no rules'
+run 1 "$v3" --devices "@$work"
+says err 'Is a directory'
 run 2 "$v3" --devices 'host(ram=1G)'
 says err 'a host needs bw='
 run 2 "$v3" --devices 'host(ram=8G,bw=20G,gpus=2*RTX30990)'
@@ -51,6 +58,8 @@ run 2 "$v3" --engine vllm
 says err 'latentd, llama.cpp'
 run 2 "$v3" --explain blk.1.ffn_up_exp.weight
 says err 'blk.1.ffn_up_exps.weight'
+run 2 "$v3" --explain blk.2.ffn_up_exps
+says err 'blk.2.ffn_up_exps.weight'
 run 2
 run 1 "$data/models/nothing.gguf"
 
