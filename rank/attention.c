@@ -275,6 +275,16 @@ static void expand_piece(const struct attention *a, const struct layer_weights *
                hp->d_v);
 }
 
+/* How many of n tokens, whose positions ascend, see nothing from position `at` on. */
+static int tokens_before(const struct batch_token *tokens, int n, int64_t at)
+{
+    int before = 0;
+
+    while (before < n && tokens[before].pos < at)
+        before++;
+    return before;
+}
+
 static void expanded_head(const struct attention *a, const struct layer_weights *w, int layer,
                           int h, const struct batch *b, struct run run, const float *q,
                           int64_t q_stride, float *o, int64_t o_stride, struct attention_scratch *s)
@@ -292,8 +302,11 @@ static void expanded_head(const struct attention *a, const struct layer_weights 
         expand_piece(a, w, layer, h, run.seq, at, piece, s);
         for (int64_t i = 0; i < piece; i += CACHE_PAGE) {
             int n = piece - i < CACHE_PAGE ? (int)(piece - i) : CACHE_PAGE;
-            a->math.kernels->scores(s->scores, CACHE_PAGE, query, q_stride, query + hp->d_nope,
-                                    q_stride, run.n, s->keys + i * hp->d_nope, hp->d_nope,
+            int blind = tokens_before(tokens, run.n, at + i);
+            const float *seeing = query + blind * q_stride;
+            a->math.kernels->scores(s->scores + blind * CACHE_PAGE, CACHE_PAGE, seeing, q_stride,
+                                    seeing + hp->d_nope, q_stride, run.n - blind,
+                                    s->keys + i * hp->d_nope, hp->d_nope,
                                     s->latent + i * width + hp->kv_lora_rank, width, n, hp->d_nope,
                                     hp->d_rope, a->softmax_scale);
             fold_block(a, &s->fold, tokens, run.n, 1, at + i, n, s->scores, s->values + i * hp->d_v,
