@@ -191,9 +191,8 @@ WORD __m256d fixed_magic(void)
 WORD void add_fixed4(int64_t *fix, __m128 a)
 {
     __m256d magic = fixed_magic();
-    __m256d scaled = _mm256_mul_pd(_mm256_cvtps_pd(a), _mm256_set1_pd(0x1p32));
-    __m256i whole = _mm256_sub_epi64(_mm256_castpd_si256(_mm256_add_pd(scaled, magic)),
-                                     _mm256_castpd_si256(magic));
+    __m256d biased = _mm256_fmadd_pd(_mm256_cvtps_pd(a), _mm256_set1_pd(0x1p32), magic);
+    __m256i whole = _mm256_sub_epi64(_mm256_castpd_si256(biased), _mm256_castpd_si256(magic));
     __m256i old = _mm256_loadu_si256((const __m256i *)fix);
 
     _mm256_storeu_si256((__m256i *)fix, _mm256_add_epi64(old, whole));
