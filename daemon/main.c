@@ -154,6 +154,8 @@ static enum err_code run(struct daemon *d, struct err *e)
         }
         fds[0] = (struct pollfd){ .fd = d->signal_fd, .events = POLLIN };
         int n = 1 + ranks_fds(d->core.ranks, fds + 1, &wait_ms);
+        if (d->watchdog_us && wait_ms > (int64_t)(d->watchdog_us / 4000))
+            wait_ms = (int64_t)(d->watchdog_us / 4000);
         (void)poll(fds, (nfds_t)n, (int)wait_ms);
         if ((sig = read_signals(d)) != 0)
             break;
