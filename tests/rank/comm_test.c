@@ -127,13 +127,12 @@ static void sum_work(struct rank *r, int thread)
         r->rc = comm_check(r->c, &r->e);
 }
 
-static void check_shape(const struct sums_shape *s)
+static void check_sums(const struct sums_shape *s, const struct comm_options *o, double least_us)
 {
-    struct comm_options o = options_of(s);
     struct rank ranks[MAX_RANKS];
 
     sums_init(&sums, s);
-    open_ranks(ranks, s, &o, sum_work);
+    open_ranks(ranks, s, o, sum_work);
     run_ranks(ranks, s->ranks, s->threads);
     for (int r = 0; r < s->ranks; r++)
         if (ranks[r].rc != ERR_OK || ranks[r].failures > 0)
@@ -141,8 +140,17 @@ static void check_shape(const struct sums_shape *s)
                      "failures %s",
                      s->ranks, s->threads, s->hosts, (int)s->rows, (int)s->width, s->reduce, r,
                      ranks[r].failures, ranks[r].e.msg);
+    for (int r = 0; r < s->ranks; r++)
+        assert_true(comm_take_sum_us(ranks[r].c) >= least_us);
     close_ranks(ranks, s->ranks);
     sums_fini(&sums);
+}
+
+static void check_shape(const struct sums_shape *s)
+{
+    struct comm_options o = options_of(s);
+
+    check_sums(s, &o, 0);
 }
 
 static void sums_are_exact(void **state)
@@ -176,6 +184,16 @@ static void sums_over_hosts_are_exact(void **state)
                 for (int64_t rows = 1; rows <= 301; rows += 300)
                     check_shape(&(struct sums_shape){ shapes[i][0], threads, shapes[i][1], rows,
                                                       531, (enum comm_reduce)reduce });
+}
+
+static void slow_links_only_take_longer(void **state)
+{
+    struct sums_shape s = { 4, 2, 2, 3, 531, COMM_EXACT };
+    struct comm_options o = options_of(&s);
+
+    (void)state;
+    o.delay_us = 3000;
+    check_sums(&s, &o, SUMS_TURNS * 3000);
 }
 
 /* Work that is worth a second gate even where ranks share cores. */
@@ -432,6 +450,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sums_are_exact),
         cmocka_unit_test(sums_over_hosts_are_exact),
+        cmocka_unit_test(slow_links_only_take_longer),
         cmocka_unit_test(many_rows_are_exact),
         cmocka_unit_test(data_reaches_everybody),
         cmocka_unit_test(all_ranks_learn_the_same_verdict),
