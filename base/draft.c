@@ -65,14 +65,34 @@ static void forget(struct draft *d)
     *d = (struct draft){ 0 };
 }
 
+/* The name behind all links, when a file of that name can be replaced: not so for /proc/self/fd/3
+ * and its like, whose target may have no name. */
+static char *real_name(const char *path, const struct stat *st)
+{
+    struct stat found;
+    char *name = realpath(path, NULL);
+
+    if (name && stat(name, &found) == 0 && found.st_dev == st->st_dev && found.st_ino == st->st_ino)
+        return name;
+    free(name);
+    return NULL;
+}
+
+/* 0, or -1 without memory. */
 static int make_names(struct draft *d, const char *path)
 {
     struct stat st;
     int is_there = stat(path, &st) == 0;
+    int direct = is_there && !S_ISREG(st.st_mode);
 
-    d->path = is_there && S_ISREG(st.st_mode) ? realpath(path, NULL) : strdup(path);
-    if (!d->path || (is_there && !S_ISREG(st.st_mode)))
-        return d->path ? 0 : -1;
+    if (is_there && !direct) {
+        d->path = real_name(path, &st);
+        direct = !d->path;
+    }
+    if (!d->path && !(d->path = strdup(path)))
+        return -1;
+    if (direct)
+        return 0;
     size_t size = strlen(d->path) + sizeof suffix;
     d->part = malloc(size);
     if (!d->part)

@@ -81,6 +81,23 @@ static void links_stay_links(void **state)
     assert_true(S_ISLNK(st.st_mode));
 }
 
+/* A file that is open but has no name any more. */
+static void nameless_files_are_written_directly(void **state)
+{
+    char path[32], found[8] = "";
+    FILE *f = fopen("gone", "w+");
+    (void)state;
+
+    assert_non_null(f);
+    assert_int_equal(unlink("gone"), 0);
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fileno(f));
+    write_file(path, "new");
+    assert_int_equal(fread(found, 1, sizeof found, f), 3);
+    assert_string_equal(found, "new");
+    fclose(f);
+    holds("gone", NULL);
+}
+
 static void devices_are_written_directly(void **state)
 {
     struct draft d;
@@ -141,6 +158,7 @@ int main(void)
         cmocka_unit_test(the_name_comes_at_the_end),
         cmocka_unit_test(dropping_leaves_the_older_file),
         cmocka_unit_test(links_stay_links),
+        cmocka_unit_test(nameless_files_are_written_directly),
         cmocka_unit_test(devices_are_written_directly),
         cmocka_unit_test(signals_leave_nothing),
     };
