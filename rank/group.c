@@ -5,8 +5,11 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "base/bind.h"
+
 struct member {
     struct group *group;
+    int rank;
     struct comm *comm;
     pthread_t thread;
 };
@@ -16,8 +19,14 @@ struct group {
     struct engine_options opt;
     struct engine *engine;  /* of rank 0 */
     struct member *members; /* [n_ranks] */
+    struct bind bind;
     int n_ranks, n_threads; /* threads: ranks 1 .. that were started */
 };
+
+static void bind_rank(const struct group *g, int rank)
+{
+    bind_thread(&g->bind, rank, g->n_ranks, g->plan->ranks[rank].n_threads);
+}
 
 static void *follow(void *arg)
 {
@@ -25,6 +34,7 @@ static void *follow(void *arg)
     struct engine *engine = NULL;
     struct err e = { 0 };
 
+    bind_rank(m->group, m->rank);
     if (engine_create_rank(&engine, m->group->plan, m->comm, &m->group->opt, &e) == ERR_OK)
         (void)engine_follow(engine, &e); /* what fails here fails on rank 0 too */
     engine_free(&engine);
@@ -44,7 +54,7 @@ static enum err_code create_comms(struct group *g, struct err *e)
     o.n_threads = g->plan->ranks[0].n_threads;
     enum err_code rc = comm_create_threads(comms, g->n_ranks, &o, e);
     for (int r = 0; r < g->n_ranks; r++)
-        g->members[r] = (struct member){ .group = g, .comm = comms[r] };
+        g->members[r] = (struct member){ .group = g, .rank = r, .comm = comms[r] };
     free(comms);
     return rc;
 }
@@ -78,8 +88,11 @@ enum err_code group_create(struct group **out, const struct plan *plan,
         free(g);
         return err_set(e, rc, "no memory for a group of ranks");
     }
-    if ((rc = create_comms(g, e)) == ERR_OK && (rc = start_threads(g, e)) == ERR_OK)
+    bind_open(&g->bind);
+    if ((rc = create_comms(g, e)) == ERR_OK && (rc = start_threads(g, e)) == ERR_OK) {
+        bind_rank(g, 0);
         rc = engine_create_rank(&g->engine, plan, g->members[0].comm, &g->opt, e);
+    }
     if (rc == ERR_OK)
         *out = g;
     else
@@ -97,6 +110,8 @@ void group_free(struct group **g)
     comm_free(&(*g)->members[0].comm);
     for (int r = 1; r <= (*g)->n_threads; r++)
         pthread_join((*g)->members[r].thread, NULL);
+    bind_release(&(*g)->bind);
+    bind_close(&(*g)->bind);
     free((*g)->members);
     free(*g);
     *g = NULL;

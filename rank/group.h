@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* rank/group.h - all ranks of a plan as threads of this process.
  *
- * Every rank has a team of its own.  The caller is rank 0 and drives; the others follow.
+ * Every rank has a team of its own, on cores of its own where there are enough.  The caller is rank
+ * 0 and drives; the others follow.
  */
 #ifndef RANK_GROUP_H
 #define RANK_GROUP_H

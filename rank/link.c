@@ -42,7 +42,7 @@ enum err_code link_send(int fd, enum link_kind kind, const void *payload, size_t
     uint8_t head[HEAD_BYTES] = { (uint8_t)n, (uint8_t)(n >> 8), (uint8_t)(n >> 16),
                                  (uint8_t)(n >> 24), (uint8_t)kind };
     struct iovec v[2] = {
-        {.iov_base = head,                        .iov_len = sizeof head},
+        {.iov_base = head,             .iov_len = sizeof head},
         { .iov_base = (void *)payload, .iov_len = n          }
     };
 

@@ -242,7 +242,7 @@ static void load_thread(void *arg, int thread, int n_threads)
         if (load_unit(l, &l->units[i], staging, e) != ERR_OK)
             atomic_store(&l->failed, 1);
         atomic_fetch_add(&l->bytes_read, unit_file_bytes(&l->units[i]));
-        if (thread == 0)
+        if (thread == 0 && l->progress.what)
             progress_update(&l->progress, i);
     }
     free(staging);
@@ -263,9 +263,11 @@ enum err_code load_run(const struct load_list *list, const struct model *m, cons
         rc = err_set(e, ERR_NOMEM, "no memory for the load list");
         goto out;
     }
-    progress_start(&l.progress, opt->progress, l.n_units);
+    if (opt->progress)
+        progress_start(&l.progress, opt->progress, l.n_units);
     team_run(team, load_thread, &l);
-    progress_end(&l.progress);
+    if (opt->progress)
+        progress_end(&l.progress);
     for (int t = 0; t < team->n_threads && rc == ERR_OK; t++)
         if (l.errs[t].code != ERR_OK)
             rc = err_set(e, l.errs[t].code, "%s", l.errs[t].msg);

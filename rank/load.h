@@ -38,7 +38,7 @@ void load_list_free(struct load_list *l);
 
 struct load_options {
     int check_values;     /* refuse NaN and Inf                */
-    const char *progress; /* what the lines of progress call it */
+    const char *progress; /* what the lines of progress call it; NULL: none are shown */
 };
 
 /* Runs all jobs on the team.  *bytes_read is what came from the files.  The first error stops it.

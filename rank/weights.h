@@ -56,7 +56,7 @@ struct weights_options {
 enum err_code weights_bytes(size_t *bytes, const struct model *m, const struct weights_options *opt,
                             struct err *e);
 
-/* Reads, checks and packs all weights, with progress.
+/* Reads, checks and packs the share's weights; rank 0 shows progress.
  * Errors: ERR_NOMEM, ERR_IO, ERR_FORMAT.  *out is set only on success. */
 enum err_code weights_load(struct weights **out, const struct model *m, const struct team *team,
                            const struct weights_options *opt, struct err *e);

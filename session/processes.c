@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/bind.h"
 #include "model/digest.h"
 
 /* What one rank says about its host, and where its threads may run. */
@@ -49,6 +50,16 @@ static int ranks_of_host(const struct comm *c, int rank)
     return n;
 }
 
+static int are_apart(const struct comm *c, const struct answer *a)
+{
+    int me = comm_rank(c);
+
+    for (int r = 0; r < comm_size(c); r++)
+        if (comm_host_index(c, r) == comm_host_index(c, me) && !CPU_EQUAL(&a[r].cpus, &a[me].cpus))
+            return 1;
+    return 0;
+}
+
 static void join_all(struct inventory *m, const struct comm *c, const struct answer *a)
 {
     int size = comm_size(c);
@@ -78,7 +89,7 @@ static enum err_code ask_all(struct planning *x, struct comm *c, struct answer *
     return comm_check(c, e);
 }
 
-enum err_code processes_inventory(struct planning *x, struct comm *c, struct err *e)
+enum err_code processes_inventory(struct planning *x, struct comm *c, int *apart, struct err *e)
 {
     size_t size = (size_t)comm_size(c);
     struct answer *all = calloc(size, sizeof *all);
@@ -96,10 +107,23 @@ enum err_code processes_inventory(struct planning *x, struct comm *c, struct err
         x->inventory.hosts = hosts;
         hosts = NULL;
         join_all(&x->inventory, c, all);
+        *apart = are_apart(c, all);
     }
     free(hosts);
     free(all);
     return rc;
+}
+
+void processes_bind(const struct comm *c, const struct plan *p)
+{
+    struct bind b;
+    int me = comm_rank(c), before = 0;
+
+    for (int r = 0; r < me; r++)
+        before += comm_host_index(c, r) == comm_host_index(c, me);
+    bind_open(&b);
+    bind_thread(&b, before, ranks_of_host(c, me), p->ranks[me].n_threads);
+    bind_close(&b);
 }
 
 enum err_code processes_agree(struct comm *c, const struct model *m, const struct options *o,

@@ -79,15 +79,15 @@ static struct engine_options engine_options_of(const struct options *o, char isa
     return engine;
 }
 
-/* The plan, of all ranks. */
+/* The plan, of all ranks.  *apart: mpirun has bound them to cores of their own. */
 static enum err_code make_plan(struct session *s, const struct options *o, int64_t n_context,
-                               struct err *e)
+                               int *apart, struct err *e)
 {
     struct planning *x = &s->planning;
 
     *x = (struct planning){ .o = o, .n_context = n_context };
     if (comm)
-        TRY(processes_inventory(x, comm, e));
+        TRY(processes_inventory(x, comm, apart, e));
     else
         x->ranks = session_ranks(o);
     return planning_make(x, s->model, e);
@@ -98,7 +98,8 @@ static enum err_code load(struct session *s, const struct options *o, int64_t n_
 {
     char isa[16];
     const struct engine_options engine = engine_options_of(o, isa);
-    enum err_code rc = make_plan(s, o, n_context, e);
+    int apart = 0;
+    enum err_code rc = make_plan(s, o, n_context, &apart, e);
 
     if (rc == ERR_OK && (!comm || comm_rank(comm) == 0)) {
         planning_log(&s->planning);
@@ -106,6 +107,8 @@ static enum err_code load(struct session *s, const struct options *o, int64_t n_
     }
     if (comm) {
         TRY(comm_share_error(comm, rc, e));
+        if (!apart)
+            processes_bind(comm, &s->planning.plan);
         return engine_create_rank(&s->engine, &s->planning.plan, comm, &engine, e);
     }
     TRY(rc);

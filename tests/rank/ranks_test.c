@@ -262,6 +262,30 @@ static void comm_bytes_are_those_of_the_plan(void **state)
     }
 }
 
+/* The same of every rank of several hosts. */
+static void every_rank_has_its_bytes(void **state)
+{
+    enum { RANKS = 6, HOSTS = 3 };
+    struct comm *c[RANKS];
+    struct comm_options o;
+    struct case_plan plan;
+    struct err e = { 0 };
+
+    (void)state;
+    support_open(&plan, data_path("tiny-v3-q4_k_m"), "3*host(ram=8G,bw=20G,ranks=2)", NULL);
+    support_plan(&plan);
+    comm_options_default(&o);
+    o.hosts = HOSTS;
+    assert_int_equal(comm_create_threads(c, RANKS, &o, &e), ERR_OK);
+    for (int r = 0; r < RANKS; r++)
+        assert_int_equal(comm_bytes(c[r], plan.in.opt.ubatch, plan.model->hp.d_model),
+                         plan.plan.devices[r].comm_bytes);
+    comm_abort(c[0], "the test ends");
+    for (int r = 0; r < RANKS; r++)
+        comm_free(&c[r]);
+    support_close(&plan);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -272,6 +296,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(rounded_sums_are_near),
         cmocka_unit_test(a_bad_number_ends_one_request),
         cmocka_unit_test(comm_bytes_are_those_of_the_plan),
+        cmocka_unit_test(every_rank_has_its_bytes),
     };
 
     if (argc != 2)
