@@ -165,6 +165,7 @@ enum err_code core_open(struct core *d, struct options *o, const char *program, 
     *d = (struct core){ .opt = o };
     (void)snprintf(d->program, sizeof d->program, "%s", program ? program : "");
     TRY(open_model(d, e));
+    TRY(core_plan(d, e));
     TRY(open_book(d, e));
     TRY(start_ranks(d, e));
     return start_driver(d, e);
@@ -181,6 +182,9 @@ void core_close(struct core *d)
     requests_free(&d->book);
     tokenizer_close(&d->tokenizer);
     model_close(&d->model);
+    str_free(&d->plan_text);
+    str_free(&d->plan_json);
+    str_free(&d->plan_summary);
     free(d->words.v);
     d->words = (struct text_list){ 0 };
 }

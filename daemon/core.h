@@ -8,6 +8,7 @@
 
 #include <limits.h>
 
+#include "base/str.h"
 #include "daemon/ranks.h"
 #include "daemon/requests.h"
 #include "daemon/status.h"
@@ -26,7 +27,8 @@ struct core {
     struct status *status;
     struct driver *driver;
     struct ranks *ranks;
-    struct text_list words; /* that the ranks are started with */
+    struct text_list words;                        /* that the ranks are started with */
+    struct str plan_text, plan_json, plan_summary; /* empty with --launch */
     char program[PATH_MAX], run_dir[PATH_MAX];
 };
 
@@ -34,6 +36,10 @@ struct core {
  * ended, and starts the driver.  The ranks are started by the first ranks_poll.  Borrows o.  End
  * with core_close, also after a failure.  Errors: those of the parts. */
 enum err_code core_open(struct core *d, struct options *o, const char *program, struct err *e);
+
+/* core_plan.c: the plan of this machine, into d.  Errors: those of planning_make, planning_judge.
+ */
+enum err_code core_plan(struct core *d, struct err *e);
 
 /* The driver, then the ranks, then what they had to say. */
 void core_close(struct core *d);

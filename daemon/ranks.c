@@ -282,10 +282,10 @@ static enum err_code start(struct ranks *r, struct err *e)
                         .n_more_env = sizeof env / sizeof *env,
                         .death_signal = direct ? SIGKILL : SIGTERM };
 
+    r->started_ms = clock_monotonic_ms();
     if (!direct)
         TRY(launch_clean_dir(r->opt.run_dir, e));
     TRY(launch_child(&r->pid, &r->out_fd, &l, e));
-    r->started_ms = clock_monotonic_ms();
     r->start_at_ms = r->kill_at_ms = 0;
     r->linked = 0;
     r->rank_pid = 0;
@@ -315,15 +315,17 @@ static void signal_group(struct ranks *r, int sig)
         (void)kill(r->rank_pid, sig);
 }
 
-/* A child that is alone has nobody to tell: it is ended at once.  mpirun must end its own. */
+/* Whoever has failed leaves by itself, and its status tells why; it is not waited for long.  mpirun
+ * must be told, and then end its own. */
 static void end_group(struct ranks *r)
 {
     int direct = r->words[0] == r->opt.program;
 
     if (r->pid <= 0 || r->kill_at_ms)
         return;
-    signal_group(r, direct ? SIGKILL : SIGTERM);
-    r->kill_at_ms = clock_monotonic_ms() + 2 * LEAVE_MS;
+    if (!direct)
+        signal_group(r, SIGTERM);
+    r->kill_at_ms = clock_monotonic_ms() + (direct ? LEAVE_MS : 2 * LEAVE_MS);
 }
 
 /* Looks whether the child has ended.  Returns 1 and its status if so. */
@@ -445,7 +447,7 @@ void ranks_served(struct ranks *r)
 
 pid_t ranks_pid(const struct ranks *r)
 {
-    return r->rank_pid ? r->rank_pid : r->pid;
+    return r->rank_pid;
 }
 
 /* Waits for the child at most ms.  Returns 1 once it is gone. */

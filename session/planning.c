@@ -21,9 +21,11 @@ static enum err_code use_profile(struct planning *x, struct err *e)
     struct str path = { 0 };
     char cpu[sizeof profile.cpu];
     struct err why = { 0 };
+    /* latentd's state directory is there for more than this. */
+    int wanted = x->o->state_dir && x->o->command != COMMAND_latentd;
 
     if (state_dir_profile(&path, x->o->state_dir, 0, &why) != ERR_OK ||
-        (!x->o->state_dir && access(path.data, F_OK) != 0)) {
+        (!wanted && access(path.data, F_OK) != 0)) {
         str_free(&path);
         return ERR_OK;
     }

@@ -67,7 +67,7 @@ static void submit_all(struct rig *r, int round)
                                      .has_seed = 1,
                                      .ignore_eos = 1 };
         sampling_default(&spec.sampling);
-        spec.sampling.seed = (uint64_t)(round * 10 + k);
+        spec.sampling.seed = (uint64_t)round * 10 + (uint64_t)k;
         enum answer a;
         while ((a = rig_submit(r, &spec, &e)) == ANSWER_JOURNAL_FULL)
             (void)rig_turn(r, &e);

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/log.h"
 #include "daemon/core.h"
@@ -23,9 +24,12 @@ struct rig {
 static inline enum err_code rig_open(struct rig *r, const char *rank_program, const char *model,
                                      const char *dir, char *const *words, struct err *e)
 {
-    char *argv[32] = { "-m", (char *)model, "--state-dir", (char *)dir, "-t", "1" };
-    int n = 6;
+    static char listen[600]; /* nobody listens there: mpirun's files lie beside it */
+    char cwd[512], *argv[32] = { "-m",       (char *)model, "--state-dir", (char *)dir,
+                                 "--listen", listen,        "-t",          "1" };
+    int n = 8;
 
+    (void)snprintf(listen, sizeof listen, "ipc://%s/socket", getcwd(cwd, sizeof cwd));
     while (words && *words)
         argv[n++] = *words++;
     *r = (struct rig){ 0 };

@@ -20,11 +20,14 @@ static const char *rank_program;
 static const char model[] = TEST_DATA "/models/tiny-v3-q4_k_m.gguf";
 static char *strict[] = { "-c", "1024", "--reuse", "strict", "-np", "4", NULL };
 
+static char *two_ranks[] = { "-c", "1024", "--reuse", "strict", "-np", "4", "--ranks", "2", NULL };
+static char **words = strict;
+
 static void open_rig(struct rig *r, const char *dir)
 {
     struct err e = { 0 };
 
-    if (rig_open(r, rank_program, model, dir, strict, &e) != ERR_OK)
+    if (rig_open(r, rank_program, model, dir, words, &e) != ERR_OK)
         fail_msg("%s", e.msg);
 }
 
@@ -205,6 +208,16 @@ static void a_new_daemon_takes_up_where_the_old_one_was(void **state)
     run_together("reopened", reopen);
 }
 
+static void two_ranks_under_mpirun_say_the_same(void **state)
+{
+    (void)state;
+    words = two_ranks;
+    kills = 3; /* two more */
+    run_together("two-ranks", kill_rank);
+    words = strict;
+    assert_true(kills > 3);
+}
+
 /* ---- Ends and refusals ---------------------------------------------------- */
 
 static void ends_have_their_reasons(void **state)
@@ -321,6 +334,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(all_at_once_get_what_they_get_alone),
         cmocka_unit_test(a_killed_rank_is_only_a_pause),
         cmocka_unit_test(a_new_daemon_takes_up_where_the_old_one_was),
+        cmocka_unit_test(two_ranks_under_mpirun_say_the_same),
         cmocka_unit_test(ends_have_their_reasons),
         cmocka_unit_test(what_is_wrong_is_refused_by_name),
     };
