@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 #
-# package_test.sh BUILD daemon|tool: builds the Debian packages of BUILD, installs them into a tree
-# that holds nothing else, upgrades, removes and purges them, and looks at what is there each time.
+# package_test.sh BUILD SOURCE: builds the Debian packages of BUILD, installs them into a tree that
+# holds nothing else, upgrades, removes and purges them, and looks at what is there each time.
 # Maintainer scripts run outside of the tree (there is no shell in it), with DPKG_ROOT.
 set -euo pipefail
 
 build=$1
-kind=$2
+source=$2
 for tool in cpack dpkg dpkg-deb dpkg-shlibdeps systemd-sysusers systemd-tmpfiles; do
     command -v "$tool" >/dev/null || { echo "package: no $tool here"; exit 77; }
 done
@@ -59,35 +59,39 @@ want usr/share/man/man1/latent.1.gz installed
 grep -q 'ggml' "$root/usr/share/doc/latentd/NOTICE" || fail "NOTICE does not name ggml"
 "$root/usr/bin/latent" --version | grep -q '^latent [0-9]' || fail "latent does not run"
 
-if [ "$kind" = daemon ]; then
-    for file in usr/bin/latentd usr/bin/latentd-rank etc/latentd/latentd.conf \
-        usr/lib/systemd/system/latentd{,@}.service usr/lib/systemd/system/latentd.target \
-        usr/lib/sysusers.d/latentd.conf usr/lib/tmpfiles.d/latentd.conf \
-        usr/share/man/man8/latentd.8.gz \
-        usr/share/man/man5/latentd.conf.5.gz \
-        usr/share/doc/latentd/operations.md; do
-        want "$file" installed
-    done
-    grep -q '^ExecStart=/usr/bin/latentd --config /etc/latentd/latentd.conf$' \
-        "$root/usr/lib/systemd/system/latentd.service" || fail "the unit starts something else"
-    grep -q '^latentd:' "$root/etc/passwd" || fail "no user latentd"
-    [ "$(stat -c %a "$root/var/lib/latentd")" = 750 ] || fail "/var/lib/latentd: not mode 750"
+for file in usr/bin/latentd usr/bin/latentd-rank etc/latentd/latentd.conf \
+    usr/lib/systemd/system/latentd{,@}.service usr/lib/systemd/system/latentd.target \
+    usr/lib/sysusers.d/latentd.conf usr/lib/tmpfiles.d/latentd.conf \
+    usr/share/man/man8/latentd.8.gz usr/share/man/man5/latentd.conf.5.gz \
+    usr/share/man/man3/liblatent.3.gz usr/share/doc/latentd/operations.md; do
+    want "$file" installed
+done
+grep -q '^ExecStart=/usr/bin/latentd --config /etc/latentd/latentd.conf$' \
+    "$root/usr/lib/systemd/system/latentd.service" || fail "the unit starts something else"
+grep -q '^latentd:' "$root/etc/passwd" || fail "no user latentd"
+[ "$(stat -c %a "$root/var/lib/latentd")" = 750 ] || fail "/var/lib/latentd: not mode 750"
 
-    # Settings survive an upgrade and a removal; a purge takes them and the journal.
-    echo '# mine' >>"$root/etc/latentd/latentd.conf"
-    touch "$root/var/lib/latentd/journal.db"
-    mkdir -p "$root/etc/systemd/system/multi-user.target.wants"
-    ln -s /lib/systemd/system/latentd.service "$root/etc/systemd/system/multi-user.target.wants"
-    pkg --install "${packages[@]}"
-    grep -q '^# mine$' "$root/etc/latentd/latentd.conf" || fail "upgraded: settings are lost"
-fi
+# The example of liblatent(3), built as it says there.
+sed -n '/^#include <latent.h>/,/^\.EE/p' "$source/deploy/man/liblatent.3.in" |
+    sed '/^\.EE/d; s/\\-/-/g; s/\\e/\\/g' >"$work/example.c"
+flags=$(PKG_CONFIG_PATH=$root/usr/lib/pkgconfig pkg-config --cflags --libs latent)
+# shellcheck disable=SC2086 # several words
+cc -Wall -Wextra -Werror -o "$work/example" "$work/example.c" $flags
+said=$(LD_LIBRARY_PATH=$root/usr/lib "$work/example" 2>&1) && fail "the example finds a daemon: $said"
+[[ "$said" == *latentd.sock* ]] || fail "the example says: $said"
+
+# Settings survive an upgrade and a removal; a purge takes them and the journal.
+echo '# mine' >>"$root/etc/latentd/latentd.conf"
+touch "$root/var/lib/latentd/journal.db"
+mkdir -p "$root/etc/systemd/system/multi-user.target.wants"
+ln -s /lib/systemd/system/latentd.service "$root/etc/systemd/system/multi-user.target.wants"
+pkg --install "${packages[@]}"
+grep -q '^# mine$' "$root/etc/latentd/latentd.conf" || fail "upgraded: settings are lost"
 
 pkg --remove "${names[@]}"
 lack usr/bin/latent removed
-if [ "$kind" = daemon ]; then
-    want etc/latentd/latentd.conf removed
-    want var/lib/latentd/journal.db removed
-fi
+want etc/latentd/latentd.conf removed
+want var/lib/latentd/journal.db removed
 
 pkg --purge "${names[@]}"
 ! grep -qs latentd "$root/etc/passwd" "$root/etc/group" || fail "purged: the user is left"
