@@ -33,7 +33,8 @@ struct driver {
     int news_fd; /* eventfd: something new in the book, new ranks, or the end */
     struct scheduler *scheduler;
     struct link_ready ready;
-    int fd; /* of the link, -1: none; the thread's own */
+    int fd;      /* of the link, -1: none; the thread's own */
+    int faulted; /* rank 0 has said why it leaves */
     int64_t step_id;
     struct str out;
     struct journal_entry *entry; /* what the running turn records */
@@ -266,6 +267,7 @@ static enum err_code await_frame(struct driver *d, struct link_frame *f, int64_t
         TRY(link_recv(d->fd, f, e));
         if (f->kind != LINK_FAULT)
             return ERR_OK;
+        d->faulted = 1;
         err_set(e, ERR_PEER, "%.*s", (int)(f->n < 300 ? f->n : 300), (const char *)f->payload);
         free(f->payload);
         return ERR_PEER;
@@ -429,10 +431,14 @@ static enum err_code serve(struct driver *d, struct err *e)
 /* Lets go of the ranks. */
 static void part(struct driver *d, enum err_code rc, const struct err *e)
 {
-    if (rc == ERR_CANCELLED && link_send(d->fd, LINK_QUIT, NULL, 0, NULL) == ERR_OK) {
-        struct pollfd gone = { .fd = d->fd, .events = POLLRDHUP };
+    struct pollfd gone = { .fd = d->fd, .events = POLLRDHUP };
+    int quit = rc == ERR_CANCELLED && link_send(d->fd, LINK_QUIT, NULL, 0, NULL) == ERR_OK;
+
+    /* Closing the link ends rank 0 at once; who is about to leave shall do it with its own status.
+     */
+    if (quit || d->faulted)
         (void)poll(&gone, 1, QUIT_MS);
-    }
+    d->faulted = 0;
     close(d->fd);
     d->fd = -1;
     scheduler_free(&d->scheduler);

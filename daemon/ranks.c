@@ -237,10 +237,11 @@ static enum err_code build_command(struct ranks *r, struct err *e)
 /* A whole line: it is the child's own words, with its name in front of them. */
 static void take_line(struct ranks *r)
 {
-    if (r->line.len)
-        log_info("%s", r->line.data);
+    if (r->line.len == 0)
+        return;
+    log_info("%s", r->line.data);
     str_clear(&r->last_line);
-    str_append(&r->last_line, r->line.data ? r->line.data : "", r->line.len);
+    str_append(&r->last_line, r->line.data, r->line.len);
     str_clear(&r->line);
 }
 
