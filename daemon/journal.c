@@ -501,7 +501,7 @@ static void *run_writer(void *arg)
     int stopping = 0, failed = 0;
 
     while (!stopping) {
-        struct timespec until = clock_in_ms(j->ok ? TIDY_MS : RETRY_MS);
+        struct timespec until = clock_in_ms(!j->tidied_ms ? 0 : j->ok ? TIDY_MS : RETRY_MS);
         pthread_mutex_lock(&j->lock);
         while (!j->queue && !j->metas && !j->stopping &&
                pthread_cond_timedwait(&j->work, &j->lock, &until) == 0)

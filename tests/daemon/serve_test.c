@@ -112,7 +112,7 @@ static void every_client_alone(void **state)
 {
     struct rig r;
     struct order o;
-    char id[16];
+    char id[32];
     (void)state;
 
     open_rig(&r, "solo");
@@ -135,7 +135,7 @@ static void run_together(const char *dir, void (*disturb)(struct rig *r, int tur
 {
     struct reader got[CLIENTS];
     struct order o[CLIENTS];
-    char ids[CLIENTS][16];
+    char ids[CLIENTS][32];
     struct rig r;
     int turns = 0, left = CLIENTS;
 
