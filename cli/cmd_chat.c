@@ -4,7 +4,9 @@
  * Each turn writes the whole conversation as a prompt anew, as the format wants it (some drop
  * the reasoning of earlier answers), and feeds what the engine does not hold yet.
  *
- * Reading order: the conversation; reading messages; one turn; the command.
+ * With --endpoint a daemon does all that: chat_remote.c.
+ *
+ * Reading order: the conversation; one turn; the command.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -15,6 +17,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "cli/chat_input.h"
 #include "cli/completion.h"
 #include "cli/output.h"
 #include "model/chat.h"
@@ -74,42 +77,10 @@ static size_t count_kept(const struct chat *c, const struct token_list *prompt)
     return n;
 }
 
-/* ---- Messages ----------------------------------------------------------- */
-
 static void on_interrupt(int signal_number)
 {
     (void)signal_number;
     interrupted = 1;
-}
-
-/* Appends the next message: a line, and the following one for each that ends in a backslash.
- * Returns 0 at the end of the input, or where Ctrl-C interrupts it. */
-static int read_message(struct str *text)
-{
-    int on_terminal = isatty(STDIN_FILENO), any = 0, more = 1;
-    char *line = NULL;
-    size_t cap = 0;
-
-    while (more) {
-        if (on_terminal)
-            fputs(any ? ". " : "> ", stderr);
-        ssize_t n = getline(&line, &cap, stdin);
-        if (n < 0)
-            break;
-        any = 1;
-        if (n && line[n - 1] == '\n')
-            n--;
-        if (n && line[n - 1] == '\r')
-            n--;
-        more = n && line[n - 1] == '\\';
-        str_append(text, line, (size_t)(n - more));
-        if (more)
-            str_append(text, "\n", 1);
-    }
-    if (!any && on_terminal)
-        fputs("\n", stderr);
-    free(line);
-    return any;
 }
 
 /* ---- One turn ----------------------------------------------------------- */
@@ -189,7 +160,7 @@ static enum err_code converse(struct chat *c, struct err *e)
     }
     while (rc == ERR_OK) {
         str_clear(&text);
-        if (!read_message(&text))
+        if (!chat_read_message(&text))
             break;
         if (text.len)
             rc = take_turn(c, &text, e);
@@ -228,6 +199,9 @@ enum err_code run_chat(const struct options *o, struct err *e)
     const struct sigaction on = { .sa_handler = on_interrupt }; /* no SA_RESTART: reading ends */
     struct sigaction before;
     struct chat c = { .o = o };
+
+    if (o->endpoint)
+        return chat_remote(o, e);
     enum err_code rc = open_chat(&c, e);
 
     if (rc == ERR_OK) {

@@ -13,6 +13,9 @@
 enum err_code sampling_args_read(struct sampling *p, const struct options *o, struct err *e);
 void sampling_args_free(struct sampling *p);
 
+/* "ID+X" or "ID-X".  Returns -1 if the text is neither. */
+int logit_bias_parse(const char *text, int32_t *to_id, float *to_bias);
+
 struct completion {
     struct token_list
         *tokens;           /* in: the prompt; out: and what was produced, the end token included */

@@ -6,8 +6,7 @@
 
 #include "cli/completion.h"
 
-/* "ID+X" or "ID-X". */
-static int parse_bias(const char *text, struct logit_bias *out)
+int logit_bias_parse(const char *text, int32_t *to_id, float *to_bias)
 {
     char *sign, *end;
     long id = strtol(text, &sign, 10);
@@ -17,7 +16,8 @@ static int parse_bias(const char *text, struct logit_bias *out)
     float bias = strtof(sign, &end);
     if (end == sign || *end || isnan(bias))
         return -1;
-    *out = (struct logit_bias){ .id = (int32_t)id, .bias = bias };
+    *to_id = (int32_t)id;
+    *to_bias = bias;
     return 0;
 }
 
@@ -31,7 +31,7 @@ static enum err_code read_biases(struct sampling *p, const struct text_list *tex
     p->bias = bias;
     p->n_bias = (int)texts->n;
     for (size_t i = 0; i < texts->n; i++)
-        if (parse_bias(texts->v[i], &bias[i]))
+        if (logit_bias_parse(texts->v[i], &bias[i].id, &bias[i].bias))
             return err_set(e, ERR_USAGE,
                            "--logit-bias %.40s: not a bias; give ID+X or ID-X, as in 1234-0.5",
                            texts->v[i]);

@@ -131,6 +131,8 @@ static enum err_code render_chat(struct server_submit *s, const Latentd__Chat *q
     const struct chat_format *format;
     const char *name = q->format ? q->format : v->chat_format;
 
+    *field = q->format ? "chat.format" : NULL;
+    TRY(chat_format_choose(&format, v->gguf, name, e));
     for (size_t i = 0; i < q->n_messages; i++) {
         const Latentd__ChatMessage *from = q->messages[i];
         if (from->role < LATENTD__ROLE__ROLE_SYSTEM || from->role > LATENTD__ROLE__ROLE_ASSISTANT)
@@ -138,9 +140,12 @@ static enum err_code render_chat(struct server_submit *s, const Latentd__Chat *q
         m[i] = (struct chat_message){ .role = (enum chat_role)(from->role - 1),
                                       .text = from->content.len ? (char *)from->content.data : "",
                                       .len = from->content.len };
+        if (m[i].role == CHAT_ASSISTANT) { /* formats leave earlier reasoning out */
+            size_t begin = chat_answer_begin(format, m[i].text, m[i].len);
+            m[i].text += begin;
+            m[i].len -= begin;
+        }
     }
-    *field = q->format ? "chat.format" : NULL;
-    TRY(chat_format_choose(&format, v->gguf, name, e));
     *field = "chat.messages";
     TRY(chat_render(format, v->gguf, v->tokenizer, m, (int)q->n_messages, &opt, &s->prompt, e));
     s->end_id = chat_end_id(format, v->tokenizer);

@@ -3,7 +3,8 @@
  *
  * nanomsg's REQ socket connects again by itself, sends the open question again at once when it
  * has, and after resend_ms without an answer; it drops answers to older questions.  So a question
- * is sent once here and then only waited for.
+ * is sent once here and then only waited for.  A socket whose question was given up is not used
+ * again: nanomsg 1.1.5 often aborts ("Assertion failed: nn_getl") when the next one is answered.
  *
  * Reading order: errors; opening; asking.
  */
@@ -122,7 +123,7 @@ static int set_int(int socket, int level, int option, int value)
     return nn_setsockopt(socket, level, option, &value, sizeof value);
 }
 
-static enum latent_code open_socket(struct latent *c, unsigned resend_ms, struct latent_error *e)
+static enum latent_code open_socket(struct latent *c, struct latent_error *e)
 {
     if (strncmp(c->endpoint, "ipc://", 6) != 0 && strncmp(c->endpoint, "tcp://", 6) != 0)
         return client_fail(e, LATENT_USAGE,
@@ -133,12 +134,19 @@ static enum latent_code open_socket(struct latent *c, unsigned resend_ms, struct
     if (set_int(c->socket, NN_SOL_SOCKET, NN_RCVMAXSIZE, ANSWER_MAX) ||
         set_int(c->socket, NN_SOL_SOCKET, NN_RCVTIMEO, STEP_MS) ||
         set_int(c->socket, NN_SOL_SOCKET, NN_LINGER, 0) ||
-        set_int(c->socket, NN_REQ, NN_REQ_RESEND_IVL, (int)resend_ms))
+        set_int(c->socket, NN_REQ, NN_REQ_RESEND_IVL, (int)c->resend_ms))
         return client_fail(e, LATENT_INTERNAL, "socket options: %s", nn_strerror(nn_errno()));
     if (nn_connect(c->socket, c->endpoint) < 0)
         return client_fail(e, LATENT_USAGE, "%.80s: no endpoint: %s", c->endpoint,
                            nn_strerror(nn_errno()));
     return wait_connected(c, e);
+}
+
+static void drop_socket(struct latent *c)
+{
+    if (c->socket >= 0)
+        nn_close(c->socket);
+    c->socket = -1;
 }
 
 enum latent_code latent_connect(struct latent **out, const struct latent_options *options,
@@ -157,12 +165,13 @@ enum latent_code latent_connect(struct latent **out, const struct latent_options
     c->agent = o->agent ? strdup(o->agent) : NULL;
     c->connect_ms = o->connect_ms ? o->connect_ms : 2000;
     c->answer_ms = o->answer_ms;
+    c->resend_ms = o->resend_ms ? o->resend_ms : 30000;
     c->waiting = o->waiting;
     c->arg = o->arg;
     if (!c->endpoint || (o->token && !c->token) || (o->agent && !c->agent))
         rc = client_fail(e, LATENT_NO_MEMORY, "connection: no memory");
     else
-        rc = open_socket(c, o->resend_ms ? o->resend_ms : 30000, e);
+        rc = open_socket(c, e);
     if (rc != LATENT_OK)
         latent_close(&c);
     else
@@ -177,8 +186,7 @@ void latent_close(struct latent **connection)
     *connection = NULL;
     if (!c)
         return;
-    if (c->socket >= 0)
-        nn_close(c->socket);
+    drop_socket(c);
     envelope_free(&c->answer);
     free(c->infos);
     free(c->endpoint);
@@ -258,10 +266,14 @@ enum latent_code client_ask(struct latent *c, const Latentd__Envelope *q,
     struct err inner = { 0 };
     void *bytes = NULL;
     size_t n = 0;
-    enum latent_code rc = send_question(c, q, e);
+    enum latent_code rc = c->socket < 0 ? open_socket(c, e) : LATENT_OK;
 
     if (rc == LATENT_OK)
+        rc = send_question(c, q, e);
+    if (rc == LATENT_OK)
         rc = receive(c, &bytes, &n, e);
+    if (rc != LATENT_OK && rc != LATENT_USAGE)
+        drop_socket(c);
     if (rc != LATENT_OK)
         return rc;
     envelope_free(&c->answer);

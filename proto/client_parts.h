@@ -7,9 +7,9 @@
 #include "proto/latent.h"
 
 struct latent {
-    int socket; /* nanomsg's */
+    int socket; /* nanomsg's; -1: none, or one that must not be used again */
     char *endpoint, *token, *agent;
-    unsigned connect_ms, answer_ms;
+    unsigned connect_ms, answer_ms, resend_ms;
     int (*waiting)(void *arg, int connected);
     void *arg;
     Latentd__Envelope *answer; /* of the last call: what it returned points there */

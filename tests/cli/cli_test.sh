@@ -39,7 +39,7 @@ one_line() {
 # ---- The program ------------------------------------------------------------
 run 2; one_line; says err 'no subcommand'
 run 2 generat; one_line; says err 'the nearest is generate'
-run 2 status; one_line; says err 'not in this version yet'
+run 1 status --endpoint ipc:///no/socket; one_line; says err 'no such socket'
 run 0 --version; says out 'latent '
 run 0 help; says out 'inspect'
 run 0 --help; says out 'usage: latent SUBCOMMAND'
