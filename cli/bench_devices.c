@@ -4,6 +4,9 @@
  * Read bandwidth of every NUMA node with 1, 2, 4, ... of its cores, each thread kept to a core and
  * reading memory of its own; then of all nodes together.  Matrix rates with all cores.  With -m,
  * the disk under that file.
+ *
+ * Under mpirun, sums over its ranks.  Where there is a profile already, only those are measured and
+ * added: mpirun may have bound this process to a part of the machine.
  */
 #include "cli/bench_devices.h"
 
@@ -15,9 +18,10 @@
 #include "cli/json_out.h"
 #include "cli/machine.h"
 #include "cli/numa.h"
-#include "session/state_dir.h"
 #include "placement/probe.h"
 #include "placement/profile.h"
+#include "session/session.h"
+#include "session/state_dir.h"
 
 struct measuring {
     const struct options *o;
@@ -77,11 +81,23 @@ static enum err_code describe(struct profile *p, struct err *e)
     return ERR_OK;
 }
 
+static enum err_code measure_sums(struct measuring *x, struct err *e)
+{
+    struct comm_cost c;
+
+    TRY(session_measure_sums(&c, e));
+    if (c.ranks > 1)
+        profile_add_sum(&x->profile, &(struct profile_sum){ c.ranks, c.hosts, c.row_us,
+                                                            c.latency_us, c.bytes_per_s });
+    return ERR_OK;
+}
+
 static enum err_code measure(struct measuring *x, struct err *e)
 {
     struct profile *p = &x->profile;
     struct team all;
 
+    p->n_reads = 0;
     TRY(numa_read(&x->numa, e));
     TRY(describe(p, e));
     team_init(&all, x->numa.n_cpus);
@@ -98,6 +114,16 @@ static enum err_code measure(struct measuring *x, struct err *e)
 }
 
 /* ---- Output ------------------------------------------------------------------------- */
+
+static void print_sums(const struct profile *p)
+{
+    if (p->n_sums == 0)
+        printf("%-24s not measured: start with mpirun -np N --bind-to none\n", "sums over ranks");
+    for (int i = 0; i < p->n_sums; i++)
+        printf("%-24s %8d %12.1f us a row of V3, %.2f GB/s, %d host%s\n",
+               i == 0 ? "sums over ranks" : "", p->sums[i].ranks, p->sums[i].row_us,
+               p->sums[i].bytes_per_s / 1e9, p->sums[i].hosts, p->sums[i].hosts == 1 ? "" : "s");
+}
 
 static void print_text(const struct measuring *x)
 {
@@ -120,33 +146,58 @@ static void print_text(const struct measuring *x)
         printf("%-24s %8s %12.2f GB/s\n", "disk reads", "", p->disk_bytes_per_s / 1e9);
     else
         printf("%-24s not measured: name a model file with -m\n", "disk reads");
-    printf("%-24s not measured: this version has no sums over ranks to measure\n", "all-reduce");
+    print_sums(p);
     printf("%-24s not measured: this version has no GPU code\n\n", "GPUs");
 }
 
 static enum err_code print_profile(const struct measuring *x, struct err *e)
 {
     const struct profile *p = &x->profile;
-    json_t *reads = json_array();
+    json_t *reads = json_array(), *sums = p->n_sums > 0 ? json_array() : json_null();
 
+    for (int i = 0; i < p->n_sums; i++)
+        json_array_append_new(
+            sums, json_pack("{s:i,s:i,s:f,s:f,s:f}", "ranks", p->sums[i].ranks, "hosts",
+                            p->sums[i].hosts, "row_us", p->sums[i].row_us, "latency_us",
+                            p->sums[i].latency_us, "bytes_per_s", p->sums[i].bytes_per_s));
     for (int i = 0; i < p->n_reads; i++)
         json_array_append_new(reads,
                               json_pack("{s:i,s:i,s:f}", "threads", p->reads[i].threads, "node",
                                         p->reads[i].node, "bytes_per_s", p->reads[i].bytes_per_s));
     return json_print(
-        json_pack("{s:o,s:i,s:i,s:o,s:f,s:f,s:f,s:o,s:n,s:s}", "cpu",
+        json_pack("{s:o,s:i,s:i,s:o,s:f,s:f,s:f,s:o,s:o,s:s}", "cpu",
                   json_text(p->cpu, strlen(p->cpu)), "cores", p->cores, "numa", p->numa, "reads",
                   reads, "int8_ops_per_s", p->int8_ops_per_s, "bf16_ops_per_s", p->bf16_ops_per_s,
                   "f32_ops_per_s", p->f32_ops_per_s, "disk_bytes_per_s",
                   p->disk_bytes_per_s > 0 ? json_real(p->disk_bytes_per_s) : json_null(),
-                  "all_reduce", "profile", x->path.data),
+                  "all_reduce", sums, "profile", x->path.data),
         e);
+}
+
+/* Whether there is a profile of this machine to add to.  Its sums stay, however all else is
+ * measured anew. */
+static int read_profile_here(struct measuring *x)
+{
+    char cpu[sizeof x->profile.cpu];
+    struct profile p;
+
+    probe_cpu_name(cpu, sizeof cpu);
+    if (profile_read(&p, x->path.data, NULL) != ERR_OK || strcmp(p.cpu, cpu) != 0)
+        return 0;
+    x->profile = p;
+    return 1;
 }
 
 static enum err_code run(struct measuring *x, struct err *e)
 {
     TRY(state_dir_profile(&x->path, x->o->state_dir, 1, e));
-    TRY(measure(x, e));
+    int known = read_profile_here(x);
+    if (known && session_comm() && comm_size(session_comm()) > 1)
+        log_info("measuring sums only: %s has the rest", x->path.data);
+    else
+        TRY(measure(x, e));
+    if (session_comm())
+        TRY(measure_sums(x, e));
     TRY(profile_write(&x->profile, x->path.data, e));
     if (x->o->json)
         return print_profile(x, e);

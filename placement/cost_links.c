@@ -13,7 +13,8 @@
 
 enum { SUM_BYTES = 8 + 4, SUMS_PER_LAYER = 2 };
 
-/* A sum of one row by ranks that share memory: two barriers of spinning threads. */
+/* What no sum was measured of, a sum by ranks that share memory takes for any number of rows:
+ * barriers of spinning threads. */
 static const double shared_sum_us = 5;
 
 static double row_bytes(const struct costing *c)
@@ -51,9 +52,12 @@ static void inner_link(const struct costing *c, double *bw, double *us)
     *us = 0;
     for (int r = 0; r < p->n_ranks; r++) {
         const struct plan_device *d = &p->devices[p->ranks[r].main];
+        const struct host *h = &p->inventory->hosts[p->ranks[r].host];
+        double sum_bw = h->sum_bw > 0 ? h->sum_bw : cost_host_bw(c, d) / 2;
+        double sum_us = h->sum_bw > 0 ? h->sum_us : shared_sum_us;
         int gpu = d->kind == DEVICE_GPU;
-        *bw = fmin(*bw, gpu ? d->gpu->link_bw : cost_host_bw(c, d) / 2);
-        *us = fmax(*us, gpu ? d->gpu->link_us : shared_sum_us);
+        *bw = fmin(*bw, gpu ? d->gpu->link_bw : sum_bw);
+        *us = fmax(*us, gpu ? d->gpu->link_us : sum_us);
     }
 }
 

@@ -47,8 +47,9 @@ struct host {
     int n_gpus;
     const struct gpu_kind *gpus[HOST_MAX_GPUS];
     double link_bw, link_us;
-    double int8_rate; /* of all cores, operations per second */
-    double disk_bw;   /* bytes per second                     */
+    double sum_us, sum_bw; /* sums over ranks in host memory; 0: not measured */
+    double int8_rate;      /* of all cores, operations per second */
+    double disk_bw;        /* bytes per second                     */
 };
 
 /* Starts as { 0 }; end with inventory_free. */

@@ -14,6 +14,7 @@ enum { VERSION = 1, MAX_FILE = 1 << 20, MAX_COUNT = 65536 };
 
 /* Faster than any machine: 1 PB/s, 1e18 operations a second. */
 static const double max_bytes_per_s = 1e15, max_ops_per_s = 1e18;
+static const double max_us = 1e9;
 
 /* ---- Reading ----------------------------------------------------------------------- */
 
@@ -67,6 +68,29 @@ static enum err_code read_readings(const struct reader *x, const json_t *root, s
     return ERR_OK;
 }
 
+/* Profiles of before have none. */
+static enum err_code read_sums(const struct reader *x, const json_t *root, struct profile *p)
+{
+    const json_t *all = json_object_get(root, "sums");
+    size_t n = json_array_size(all);
+
+    if (all && (!json_is_array(all) || n > PROFILE_MAX_SUMS))
+        return err_set(x->e, ERR_FORMAT,
+                       "%s: sums is no list of at most %d; measure again with mpirun latent bench "
+                       "--devices",
+                       x->path, PROFILE_MAX_SUMS);
+    for (size_t i = 0; i < n; i++) {
+        const json_t *o = json_array_get(all, i);
+        struct profile_sum *s = &p->sums[p->n_sums++];
+        TRY(read_count(x, o, "ranks", 1, &s->ranks));
+        TRY(read_count(x, o, "hosts", 1, &s->hosts));
+        TRY(read_number(x, o, "row_us", 0, max_us, &s->row_us));
+        TRY(read_number(x, o, "latency_us", 0, max_us, &s->latency_us));
+        TRY(read_number(x, o, "bytes_per_s", 1, max_bytes_per_s, &s->bytes_per_s));
+    }
+    return ERR_OK;
+}
+
 static enum err_code read_profile(const struct reader *x, const json_t *root, struct profile *p)
 {
     const char *cpu = json_string_value(json_object_get(root, "cpu"));
@@ -82,6 +106,7 @@ static enum err_code read_profile(const struct reader *x, const json_t *root, st
     TRY(read_count(x, root, "cores", 1, &p->cores));
     TRY(read_count(x, root, "numa", 1, &p->numa));
     TRY(read_readings(x, root, p));
+    TRY(read_sums(x, root, p));
     TRY(read_number(x, root, "int8_ops_per_s", 1, max_ops_per_s, &p->int8_ops_per_s));
     TRY(read_number(x, root, "bf16_ops_per_s", 0, max_ops_per_s, &p->bf16_ops_per_s));
     TRY(read_number(x, root, "f32_ops_per_s", 0, max_ops_per_s, &p->f32_ops_per_s));
@@ -133,17 +158,22 @@ enum err_code profile_read(struct profile *p, const char *path, struct err *e)
 
 static char *profile_text(const struct profile *p)
 {
-    json_t *reads = json_array();
+    json_t *reads = json_array(), *sums = json_array();
 
     for (int i = 0; i < p->n_reads; i++)
         json_array_append_new(reads,
                               json_pack("{s:i,s:i,s:f}", "threads", p->reads[i].threads, "node",
                                         p->reads[i].node, "bytes_per_s", p->reads[i].bytes_per_s));
+    for (int i = 0; i < p->n_sums; i++)
+        json_array_append_new(
+            sums, json_pack("{s:i,s:i,s:f,s:f,s:f}", "ranks", p->sums[i].ranks, "hosts",
+                            p->sums[i].hosts, "row_us", p->sums[i].row_us, "latency_us",
+                            p->sums[i].latency_us, "bytes_per_s", p->sums[i].bytes_per_s));
     json_t *root =
-        json_pack("{s:i,s:s,s:i,s:i,s:o,s:f,s:f,s:f,s:f}", "version", VERSION, "cpu", p->cpu,
+        json_pack("{s:i,s:s,s:i,s:i,s:o,s:f,s:f,s:f,s:f,s:o}", "version", VERSION, "cpu", p->cpu,
                   "cores", p->cores, "numa", p->numa, "reads", reads, "int8_ops_per_s",
                   p->int8_ops_per_s, "bf16_ops_per_s", p->bf16_ops_per_s, "f32_ops_per_s",
-                  p->f32_ops_per_s, "disk_bytes_per_s", p->disk_bytes_per_s);
+                  p->f32_ops_per_s, "disk_bytes_per_s", p->disk_bytes_per_s, "sums", sums);
     char *text = root ? json_dumps(root, JSON_INDENT(1) | JSON_REAL_PRECISION(9)) : NULL;
     json_decref(root);
     return text;
@@ -167,7 +197,34 @@ enum err_code profile_write(const struct profile *p, const char *path, struct er
 
 /* ---- Use -------------------------------------------------------------------------------- */
 
-int profile_apply(const struct profile *p, struct inventory *m)
+void profile_add_sum(struct profile *p, const struct profile_sum *s)
+{
+    int at = 0;
+
+    while (at < p->n_sums && (p->sums[at].ranks != s->ranks || p->sums[at].hosts != s->hosts))
+        at++;
+    if (at < p->n_sums || p->n_sums == PROFILE_MAX_SUMS) {
+        at = at < p->n_sums ? at : 0;
+        memmove(p->sums + at, p->sums + at + 1, (size_t)(--p->n_sums - at) * sizeof *p->sums);
+    }
+    p->sums[p->n_sums++] = *s;
+}
+
+static void apply_sums(const struct profile *p, struct host *h, int ranks)
+{
+    int nearest = -1;
+
+    for (int i = 0; i < p->n_sums; i++)
+        if (p->sums[i].hosts == 1 && p->sums[i].ranks > 1 &&
+            (nearest < 0 || abs(p->sums[i].ranks - ranks) < abs(p->sums[nearest].ranks - ranks)))
+            nearest = i;
+    if (nearest >= 0) {
+        h->sum_us = p->sums[nearest].latency_us;
+        h->sum_bw = p->sums[nearest].bytes_per_s;
+    }
+}
+
+int profile_apply(const struct profile *p, struct inventory *m, int ranks)
 {
     double best = 0;
 
@@ -181,6 +238,7 @@ int profile_apply(const struct profile *p, struct inventory *m)
     m->hosts[0].int8_rate = p->int8_ops_per_s;
     if (p->disk_bytes_per_s > 0)
         m->hosts[0].disk_bw = p->disk_bytes_per_s;
+    apply_sums(p, &m->hosts[0], ranks);
     m->guessed = best <= 0;
     return 1;
 }

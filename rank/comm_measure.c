@@ -4,7 +4,9 @@
 #include <stdlib.h>
 #include <time.h>
 
-enum { WARM_UP = 20 };
+enum { WARM_UP = 20, WIDTH = 7168, MANY = 128, TIMES_ONE = 1000, TIMES_MANY = 15 };
+
+static const double least_latency_us = 0.1, least_bytes_per_s = 1e6;
 
 static double now_us(void)
 {
@@ -85,4 +87,26 @@ enum err_code comm_measure(struct comm *c, int64_t n_rows, int times, struct com
     enum err_code rc = measure(c, n_rows, times, us, us + n, out, e);
     free(us);
     return rc;
+}
+
+enum err_code comm_measure_cost(struct comm *c, struct comm_cost *out, struct err *e)
+{
+    struct comm_time one = { 0 }, many = { 0 };
+    int hosts = 0;
+
+    for (int r = 0; r < comm_size(c); r++)
+        hosts = comm_host_index(c, r) >= hosts ? comm_host_index(c, r) + 1 : hosts;
+    TRY(comm_reserve(c, MANY, WIDTH, e));
+    TRY(comm_measure(c, 1, TIMES_ONE, &one, e));
+    TRY(comm_measure(c, MANY, TIMES_MANY, &many, e));
+    double n = hosts > 1 ? hosts : comm_size(c), bytes = 12.0 * WIDTH * (n - 1) / n;
+    double row_us = (many.median_us - one.median_us) / (MANY - 1);
+    double rate = row_us > 0 ? bytes / row_us * 1e6 : 1e6 * bytes * MANY / many.median_us;
+    *out = (struct comm_cost){ comm_size(c), hosts, WIDTH, one.median_us, 0, rate };
+    if (!(out->bytes_per_s >= least_bytes_per_s))
+        out->bytes_per_s = least_bytes_per_s;
+    out->latency_us = one.median_us - 1e6 * bytes / out->bytes_per_s;
+    if (!(out->latency_us >= least_latency_us))
+        out->latency_us = least_latency_us;
+    return ERR_OK;
 }

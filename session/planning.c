@@ -31,7 +31,8 @@ static enum err_code use_profile(struct planning *x, struct err *e)
     }
     enum err_code rc = profile_read(&profile, path.data, e);
     probe_cpu_name(cpu, sizeof cpu);
-    if (rc == ERR_OK && (strcmp(cpu, profile.cpu) != 0 || !profile_apply(&profile, &x->inventory)))
+    if (rc == ERR_OK &&
+        (strcmp(cpu, profile.cpu) != 0 || !profile_apply(&profile, &x->inventory, x->ranks)))
         log_warn("%s is of another machine and not used; run latent bench --devices", path.data);
     str_free(&path);
     return rc;

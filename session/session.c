@@ -8,6 +8,7 @@
 #include <inttypes.h>
 
 #include "base/log.h"
+#include "base/team.h"
 #include "session/processes.h"
 
 enum err_code session_open(struct session *s, const struct options *o, int with_tokenizer,
@@ -120,14 +121,17 @@ static enum err_code load(struct session *s, const struct options *o, int64_t n_
 }
 
 /* What rank 0 tells the others to do. */
+enum order_kind { ORDER_END, ORDER_LOAD, ORDER_MEASURE };
+
 struct order {
-    int64_t load, n_context;
+    int64_t kind, n_context;
 };
 
 enum err_code session_load(struct session *s, const struct options *o, int64_t n_context,
                            struct err *e)
 {
-    struct order order = { .load = 1, .n_context = o->ctx_size > 0 ? o->ctx_size : n_context };
+    struct order order = { .kind = ORDER_LOAD,
+                           .n_context = o->ctx_size > 0 ? o->ctx_size : n_context };
 
     if (comm) {
         told = 1;
@@ -135,6 +139,15 @@ enum err_code session_load(struct session *s, const struct options *o, int64_t n
         TRY(processes_agree(comm, s->model, o, e));
     }
     return load(s, o, order.n_context, e);
+}
+
+enum err_code session_measure_sums(struct comm_cost *out, struct err *e)
+{
+    struct order order = { .kind = ORDER_MEASURE };
+
+    told = 1;
+    comm_broadcast(comm, &order, sizeof order, 0);
+    return comm_measure_cost(comm, out, e);
 }
 
 void session_close(struct session *s)
@@ -164,10 +177,13 @@ static void follow(const struct options *o)
 {
     struct session s = { 0 };
     struct order order = { 0 };
+    struct comm_cost cost;
     struct err e = { 0 };
 
     comm_broadcast(comm, &order, sizeof order, 0);
-    if (comm_check(comm, &e) != ERR_OK || !order.load)
+    if (comm_check(comm, &e) == ERR_OK && order.kind == ORDER_MEASURE)
+        (void)comm_measure_cost(comm, &cost, &e);
+    if (comm_check(comm, &e) != ERR_OK || order.kind != ORDER_LOAD)
         return;
     enum err_code rc = session_open(&s, o, 0, &e);
     if (rc != ERR_OK)
@@ -182,13 +198,15 @@ static void follow(const struct options *o)
 enum err_code session_start(const struct options *o, int *follows, struct err *e)
 {
     struct comm_options c;
+    struct team team;
 
     *follows = 0;
     if (!loads_a_model(o->command) || !comm_under_mpi())
         return ERR_OK;
     comm_options_default(&c);
     c.reduce = (enum comm_reduce)o->reduce;
-    c.n_threads = o->threads > 0 ? (int)o->threads : 1;
+    team_init(&team, (int)o->threads); /* as the engine will: it decides how long waits spin */
+    c.n_threads = team.n_threads;
     TRY(comm_create_mpi(&comm, &c, e));
     *follows = comm_rank(comm) != 0;
     told = o->ranks > 0 && o->ranks != comm_size(comm);

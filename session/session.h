@@ -10,6 +10,7 @@
 
 #include "model/model.h"
 #include "model/tokenizer.h"
+#include "rank/comm_measure.h"
 #include "rank/group.h"
 #include "session/planning.h"
 
@@ -31,6 +32,9 @@ enum { SESSION_EXIT_FAILED = 70 };
 
 /* The processes that mpirun started, between the two; NULL otherwise. */
 struct comm *session_comm(void);
+
+/* What sums over those processes cost; once, instead of session_load. */
+enum err_code session_measure_sums(struct comm_cost *out, struct err *e);
 
 /* How many ranks session_load will make. */
 int session_ranks(const struct options *o);

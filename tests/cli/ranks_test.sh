@@ -85,4 +85,14 @@ mpi 1 2 generate -m "$work/none.gguf" -p x
 [ "$(grep -c '^latent: ' "$work/err")" = 1 ] || fail "not one line: $(cat "$work/err")"
 mpi 3 2 generate -m "$v3" -p x -c 1000000000
 [ "$(grep -c 'does not fit' "$work/err")" = 1 ] || fail 'not said once'
+
+# ---- Sums over ranks in the profile ------------------------------------------------
+run 0 bench --devices --state-dir "$work/state" --json
+says out '"all_reduce": null'
+mpi 0 2 bench --devices --state-dir "$work/state" --json
+says out '"ranks": 2'
+mpi 0 3 bench --devices --state-dir "$work/state"
+grep -q '^sums over ranks  *2 .* us a row of V3, .* 1 host$' "$work/out" || fail 'no sums of 2 ranks'
+says out ' GB/s, 1 host'
+run 0 plan "$v3" --state-dir "$work/state" --ranks 2
 exit $bad

@@ -24,6 +24,8 @@ static const struct profile sample = {
     .bf16_ops_per_s = 2e11,
     .f32_ops_per_s = 1e11,
     .disk_bytes_per_s = 3e9,
+    .sums = {{ 8, 1, 30, 20, 1e9 }, { 2, 1, 8, 3, 5e9 }, { 3, 3, 90, 80, 1e8 }},
+    .n_sums = 3,
 };
 
 static const char path[] = "devices.json";
@@ -41,6 +43,9 @@ static void there_and_back(void **state)
     assert_int_equal(p.reads[1].node, PROFILE_ALL_NODES);
     assert_true(p.reads[1].bytes_per_s == 44e9 && p.int8_ops_per_s == 5e11);
     assert_true(p.disk_bytes_per_s == 3e9 && p.cores == 4 && p.numa == 2);
+    assert_int_equal(p.n_sums, 3);
+    assert_true(p.sums[2].ranks == 3 && p.sums[2].hosts == 3 && p.sums[2].row_us == 90);
+    assert_true(p.sums[2].latency_us == 80 && p.sums[2].bytes_per_s == 1e8);
 }
 
 static void only_this_machine(void **state)
@@ -51,14 +56,29 @@ static void only_this_machine(void **state)
     (void)state;
     assert_int_equal(inventory_read(&m, "host(ram=1G,bw=1G,cores=4,numa=2)", &e), ERR_OK);
     m.guessed = 1;
-    assert_true(profile_apply(&sample, &m));
+    assert_true(profile_apply(&sample, &m, 2));
     assert_true(m.hosts[0].ram_bw == 44e9 && m.hosts[0].int8_rate == 5e11);
     assert_true(m.hosts[0].disk_bw == 3e9 && !m.guessed);
+    assert_true(m.hosts[0].sum_us == 3 && m.hosts[0].sum_bw == 5e9); /* of 2 ranks */
     m.hosts[0].cores = 5;
     m.hosts[0].ram_bw = 1;
-    assert_false(profile_apply(&sample, &m));
+    assert_false(profile_apply(&sample, &m, 2));
     assert_true(m.hosts[0].ram_bw == 1);
     inventory_free(&m);
+}
+
+static void newer_sums_replace_older(void **state)
+{
+    struct profile p = sample;
+
+    (void)state;
+    profile_add_sum(&p, &(struct profile_sum){ 2, 1, 9, 4, 6e9 });
+    assert_int_equal(p.n_sums, 3);
+    assert_true(p.sums[0].ranks == 8 && p.sums[1].ranks == 3 && p.sums[2].row_us == 9);
+    for (int ranks = 10; ranks < 40; ranks++)
+        profile_add_sum(&p, &(struct profile_sum){ ranks, 1, 9, 4, 6e9 });
+    assert_int_equal(p.n_sums, PROFILE_MAX_SUMS);
+    assert_true(p.sums[0].ranks == 24 && p.sums[PROFILE_MAX_SUMS - 1].ranks == 39);
 }
 
 static void files_that_are_none(void **state)
@@ -106,7 +126,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(there_and_back),
         cmocka_unit_test(only_this_machine),
-        cmocka_unit_test(files_that_are_none),
+        cmocka_unit_test(newer_sums_replace_older), cmocka_unit_test(files_that_are_none),
     };
 
     return cmocka_run_group_tests(tests, temp_dir_enter, temp_dir_remove);
