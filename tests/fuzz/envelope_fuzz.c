@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: MIT */
+/* tests/fuzz/envelope_fuzz.c - any bytes as a question to the daemon.
+ *
+ * What the decoder lets in can be written and read again.  Whatever came, the daemon has an answer,
+ * and the answer is a message of the protocol; the book behind it is tests/support/fake_book.h.
+ */
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "daemon/server_call.h"
+#include "daemon/server_wire.h"
+#include "model/gguf.h"
+#include "tests/support/fake_book.h"
+
+static void check_round_trip(const Latentd__Envelope *m)
+{
+    Latentd__Envelope *again = NULL;
+    uint8_t *bytes = NULL;
+    size_t n = 0;
+
+    if (envelope_encode(&bytes, &n, m, PROTO_QUESTION_MAX, NULL) != ERR_OK ||
+        envelope_decode(&again, bytes, n, PROTO_QUESTION_MAX, NULL, NULL) != ERR_OK)
+        abort();
+    envelope_free(&again);
+    free(bytes);
+}
+
+static void check_answer(const struct server_call *c)
+{
+    Latentd__Envelope *a = NULL;
+
+    if (!c->answer || envelope_decode(&a, c->answer, c->n_answer, PROTO_ANSWER_MAX, NULL, NULL))
+        abort();
+    if (!a->error == (a->body_case == LATENTD__ENVELOPE__BODY__NOT_SET))
+        abort();
+    envelope_free(&a);
+}
+
+static void check_wire(const uint8_t *data, size_t size)
+{
+    struct wire_frame f;
+
+    for (int tcp = 0; tcp < 2; tcp++) {
+        int64_t n = wire_read(&f, tcp, data, size, PROTO_QUESTION_MAX);
+        if (n > (int64_t)size || (n > 0 && f.body + f.n_body != data + n))
+            abort();
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static struct service service = {
+        .token = "secret", .plan_text = {"plan", 4}
+    };
+    static struct gguf *gguf;
+    static struct tokenizer *tokenizer;
+    Latentd__Envelope *m = NULL;
+
+    if (!gguf) {
+        log_set_quiet(1);
+        if (gguf_open(&gguf, "tests/data/models/tiny-v3-q4_k_m.gguf", 0, NULL) ||
+            tokenizer_open(&tokenizer, gguf, NULL))
+            abort();
+        service.gguf = gguf;
+        service.tokenizer = tokenizer;
+    }
+    check_wire(data, size);
+    if (envelope_decode(&m, data, size, PROTO_QUESTION_MAX, NULL, NULL) == ERR_OK)
+        check_round_trip(m);
+    envelope_free(&m);
+    service.book = fake_book_open(NULL, 0);
+    for (int want_token = 0; want_token < 2; want_token++) {
+        struct server_call c = { 0 };
+        server_call_read(&c, &service, data, size, want_token);
+        server_call_try(&c, NULL);
+        check_answer(&c);
+        server_call_fini(&c);
+    }
+    fake_book_close(service.book);
+    return 0;
+}
