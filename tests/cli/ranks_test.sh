@@ -83,6 +83,23 @@ mpi 2 2 generate -m "$v3" -p x --ranks 3
 says err 'mpirun has started 2'
 mpi 1 2 generate -m "$work/none.gguf" -p x
 [ "$(grep -c '^latent: ' "$work/err")" = 1 ] || fail "not one line: $(cat "$work/err")"
+
+# A rank that is killed ends all of them soon, and somebody says which; a hasty mpirun may be the
+# only one that still can.
+timeout 60 "$mpirun" --oversubscribe --bind-to none --mca odls_base_sigkill_timeout 0 -np 3 \
+    "$latent" bench -m "$v3" --pp 512 --tg 64 -r 1000 -t 1 >"$work/out" 2>"$work/err" </dev/null &
+job=$!
+for _ in $(seq 200); do grep -q 'RANK2: ' "$work/err" && break; sleep 0.1; done
+ranks=$(pgrep -P "$(pgrep -P $job)")
+kill -KILL "$(echo "$ranks" | tail -n 1)"
+wait $job && fail 'exit 0 without a rank'
+grep -q 'rank 2' "$work/err" || fail "the killed rank is not named: $(tail -c 300 "$work/err")"
+# alive PID: and not only waiting to be reaped
+alive() { grep -q '^State:[[:space:]]*[^ZX[:space:]]' "/proc/$1/status" 2>/dev/null; }
+for p in $ranks; do
+    for _ in $(seq 50); do alive "$p" || break; sleep 0.1; done
+    alive "$p" && fail "rank $p lives on"
+done
 mpi 3 2 generate -m "$v3" -p x -c 1000000000
 [ "$(grep -c 'does not fit' "$work/err")" = 1 ] || fail 'not said once'
 

@@ -192,8 +192,8 @@ static void rounded_sums_are_near(void **state)
     }
 }
 
-/* Makes a copy of the model in which the embedding of `token` begins with infinity. */
-static void make_bad_copy(const char *from, const char *to, int32_t token)
+/* Makes a copy of the model in which `row` of an F16 tensor begins with infinity. */
+static void make_bad_copy(const char *from, const char *to, const char *tensor, long row)
 {
     struct gguf *g = NULL;
     static const uint8_t infinity[2] = { 0x00, 0x7c };
@@ -204,9 +204,9 @@ static void make_bad_copy(const char *from, const char *to, int32_t token)
     for (size_t n; (n = fread(buf, 1, sizeof buf, in)) > 0;)
         assert_int_equal(fwrite(buf, 1, n, out), n);
     assert_int_equal(gguf_open(&g, from, 0, NULL), ERR_OK);
-    const struct gguf_tensor *t = gguf_tensor_find(g, "token_embd.weight");
+    const struct gguf_tensor *t = gguf_tensor_find(g, tensor);
     assert_true(t && t->type == QUANT_F16);
-    assert_int_equal(fseek(out, (long)t->offset + token * (long)t->dim[0] * 2, SEEK_SET), 0);
+    assert_int_equal(fseek(out, (long)t->offset + row * (long)t->dim[0] * 2, SEEK_SET), 0);
     assert_int_equal(fwrite(infinity, 1, 2, out), 2);
     gguf_close(&g);
     assert_int_equal(fclose(in) | fclose(out), 0);
@@ -228,7 +228,7 @@ static void a_bad_number_ends_one_request(void **state)
             for (int i = 0; i < request_length(r); i++)
                 assert_int_not_equal(token_of(w.c.model, r, i), p.bad_token);
         world_close(&w);
-        make_bad_copy(path, "bad.gguf", p.bad_token);
+        make_bad_copy(path, "bad.gguf", "token_embd.weight", p.bad_token);
         world_open(&w, "bad.gguf", &o);
         float *got = play(&w, &p);
         for (int r = 0; r < N_REQUESTS; r++)
@@ -243,6 +243,27 @@ static void a_bad_number_ends_one_request(void **state)
         world_close(&w);
     }
     free(want);
+}
+
+/* One rank that cannot load ends all of them, with its reason. */
+static void a_rank_that_fails_ends_the_group(void **state)
+{
+    struct world_options o = { .ranks = 3, .threads = 1 };
+    struct engine_options engine;
+    struct world w;
+    struct err e = { 0 };
+
+    (void)state;
+    make_bad_copy(data_path("tiny-v2-f16"), "bad.gguf", "blk.1.ffn_down_exps.weight", 0);
+    world_plan(&w, "bad.gguf", &o);
+    engine_options_default(&engine);
+    engine.check_tensors = 1; /* only the rank of expert 0 meets it */
+    assert_int_equal(group_create(&w.group, &w.c.plan, &engine, &e), ERR_FORMAT);
+    assert_non_null(strstr(e.msg, "blk.1.ffn_down_exps.weight"));
+    assert_null(w.group);
+    engine.check_tensors = 0;
+    assert_int_equal(group_create(&w.group, &w.c.plan, &engine, &e), ERR_OK);
+    world_close(&w);
 }
 
 /* What is mapped for sums is what the plan says; all else is in rank/share. */
@@ -295,6 +316,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(ranks_of_experts_alone),
         cmocka_unit_test(rounded_sums_are_near),
         cmocka_unit_test(a_bad_number_ends_one_request),
+        cmocka_unit_test(a_rank_that_fails_ends_the_group),
         cmocka_unit_test(comm_bytes_are_those_of_the_plan),
         cmocka_unit_test(every_rank_has_its_bytes),
     };
