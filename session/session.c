@@ -205,6 +205,7 @@ enum err_code session_start(const struct options *o, int *follows, struct err *e
         return ERR_OK;
     comm_options_default(&c);
     c.reduce = (enum comm_reduce)o->reduce;
+    c.deadline_ms = (int)(o->rank_timeout * 1000);
     team_init(&team, (int)o->threads); /* as the engine will: it decides how long waits spin */
     c.n_threads = team.n_threads;
     TRY(comm_create_mpi(&comm, &c, e));
