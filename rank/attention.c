@@ -227,6 +227,7 @@ static void run_absorbed(const struct attention *a, const struct layer_weights *
     int per_pass = s->absorbed_rows / n_heads;
     for (int t = 0; t < run.n; t += per_pass) {
         struct run part = run;
+        comm_note_progress(a->comm);
         part.first = run.first + t;
         part.n = run.n - t < per_pass ? run.n - t : per_pass;
         part.last_pos = b->tokens[part.first + part.n - 1].pos;
@@ -299,6 +300,7 @@ static void expanded_head(const struct attention *a, const struct layer_weights 
     fold_begin(&s->fold, run.n);
     for (int64_t at = 0; at <= run.last_pos; at += a->piece) {
         int64_t left = run.last_pos + 1 - at, piece = left < a->piece ? left : a->piece;
+        comm_note_progress(a->comm);
         expand_piece(a, w, layer, h, run.seq, at, piece, s);
         for (int64_t i = 0; i < piece; i += CACHE_PAGE) {
             int n = piece - i < CACHE_PAGE ? (int)(piece - i) : CACHE_PAGE;

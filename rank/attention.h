@@ -20,6 +20,7 @@
 #include "rank/batch.h"
 #include "rank/cache.h"
 #include "rank/columns.h"
+#include "rank/comm.h"
 #include "rank/weights.h"
 
 /* What all layers share. */
@@ -28,6 +29,7 @@ struct attention {
     int max_heads; /* the most that this rank has in any layer */
     struct math math;
     struct cache *cache;
+    struct comm *comm; /* is told of progress */
     float softmax_scale;
     int64_t piece; /* positions expanded at a time, a multiple of 64 */
     int max_tokens, n_threads;

@@ -130,6 +130,9 @@ enum err_code comm_check(const struct comm *c, struct err *e);
  * a step can hang.  Any number of ranks may wait for a step for any time. */
 void comm_set_step(struct comm *c, int64_t step);
 
+/* Any thread, in phases that may be longer than a rank may seem to hang. */
+void comm_note_progress(struct comm *c);
+
 /* Time spent in sums since the last call, of thread 0, in microseconds. */
 double comm_take_sum_us(struct comm *c);
 

@@ -416,7 +416,7 @@ enum err_code forward_create(struct forward **out, const struct hparams *hp,
         (rc = arena_map(&f->arena, bytes, "activations", e)) != ERR_OK)
         goto out;
     f->weights = f->head.weights = w;
-    f->comm = f->head.comm = comm;
+    f->comm = f->head.comm = f->attention.comm = f->moe.comm = comm;
     f->attention.cache = cache;
     struct carve from = { .base = f->arena.base };
     carve_buffers(f, &from);

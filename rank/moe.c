@@ -76,6 +76,7 @@ static void gate_and_up(struct moe *m, const struct layer_weights *l, int thread
         int32_t p = m->first[e], n = m->first[e + 1] - p;
         if (n == 0)
             continue;
+        comm_note_progress(m->comm);
         matrix_mul(m->math, &l->gate_exps, e, g0, g1, m->pair_in + p, n, m->gate + p * width,
                    width);
         matrix_mul(m->math, &l->up_exps, e, g0, g1, m->pair_in + p, n, m->up + p * width, width);

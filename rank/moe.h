@@ -20,7 +20,8 @@
 struct moe {
     const struct hparams *hp;
     const struct math *math;
-    int groups; /* group routing on */
+    struct comm *comm; /* is told of progress */
+    int groups;        /* group routing on    */
 
     /* n is the most tokens of a step, k the experts of a token. */
     float *logits;   /* [n][n_experts]                     */
