@@ -453,11 +453,12 @@ static int rank_at(const struct comm *c, int host, int local)
     return 0;
 }
 
+/* Rows of this thread. */
 static void settle_extras(const struct settling *s)
 {
     struct comm *c = s->c;
 
-    for (int64_t i = 0; i < s->n_rows; i++) {
+    for (int64_t i = s->thread; i < s->n_rows; i += s->n_threads) {
         int64_t at = i * c->memory.stride + c->memory.width;
         int64_t digest = rows_of(c, c->local, c->turn)[at + COMM_DIGEST];
         s->bad[i] = 0;
@@ -516,7 +517,7 @@ static void settle_together(const struct settling *s)
         settle_over_hosts(s);
     else
         settle_on_host(s);
-    if (s->thread == 0 && !comm_failed(c))
+    if (!comm_failed(c))
         settle_extras(s);
     clear_last(s);
     comm_team_gate(c, s->n_threads, take_turn);
