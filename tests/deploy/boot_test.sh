@@ -63,7 +63,7 @@ within 60 booted || fail "systemd does not come up: $(sys systemctl list-jobs --
 show() { sys systemctl show -P "$1" "${2-latentd.service}"; }
 wrong() { sys journalctl --no-pager -n 50 -u 'latentd*' || true; fail "$*"; }
 
-[ "$(sys systemctl is-active latentd.service)" = inactive ] || wrong "it runs without having a model"
+[ "$(show ActiveState)" = inactive ] || wrong "it runs without a model"
 echo 'model = /srv/models/model.gguf' >"$root/etc/latentd/latentd.conf"
 
 request=(-p 'The whale' -n 24 --temp 0)
@@ -100,7 +100,7 @@ echo "stopped in $took ms"
 # Two ranks by mpirun inside of the sandbox, and a second model beside it.
 printf 'model = /srv/models/model.gguf\nranks = 2\n' >"$root/etc/latentd/two.conf"
 cp "$root/etc/latentd/two.conf" "$root/etc/latentd/other.conf"
-sys systemctl enable --now latentd@two.service latentd@other.service 2>/dev/null || wrong "instances"
+sys systemctl enable --now latentd@{two,other}.service 2>/dev/null || wrong "instances"
 for name in two other; do
     endpoint=ipc:///run/latentd/$name/latentd.sock
     within 60 answers || wrong "$name: does not answer as one rank does"
@@ -121,7 +121,7 @@ sleep 1
 
 sys dpkg --purge latentd >"$work/log" 2>&1 || { cat "$work/log"; fail "purge"; }
 rm -f "$root"/etc/latentd/{two,other}.conf
-left=$(cd "$root" && find etc usr var/lib run srv -xdev -name '*latent*' -not -path 'var/lib/dpkg/*')
+left=$(cd "$root" && find etc usr var/lib srv -xdev -name '*latent*' -not -path 'var/lib/dpkg/*')
 [ -z "$left" ] || fail "purged, but there is: $left"
 ! sys grep latentd /etc/passwd /etc/group || fail "purged: the user is left"
 echo "installed, started, killed, stopped, purged: nothing left"

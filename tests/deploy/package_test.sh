@@ -77,7 +77,7 @@ sed -n '/^#include <latent.h>/,/^\.EE/p' "$source/deploy/man/liblatent.3.in" |
 flags=$(PKG_CONFIG_PATH=$root/usr/lib/pkgconfig pkg-config --cflags --libs latent)
 # shellcheck disable=SC2086 # several words
 cc -Wall -Wextra -Werror -o "$work/example" "$work/example.c" $flags
-said=$(LD_LIBRARY_PATH=$root/usr/lib "$work/example" 2>&1) && fail "the example finds a daemon: $said"
+! said=$(LD_LIBRARY_PATH=$root/usr/lib "$work/example" 2>&1) || fail "no daemon, but: $said"
 [[ "$said" == *latentd.sock* ]] || fail "the example says: $said"
 
 # Settings survive an upgrade and a removal; a purge takes them and the journal.
