@@ -157,12 +157,17 @@ static void test_life(void **state)
 static void test_wrong(void **state)
 {
     struct manager m;
+    char config[700];
 
     (void)state;
     open_manager(&m);
     start(&m, "modle = x\n");
     assert_int_equal(ends(&m, 20000), 2);
     assert_false(hears(&m, "READY=1", 0));
+
+    (void)snprintf(config, sizeof config, "model = %s\nctx-size = 2000000000\nfit = off\n", model);
+    start(&m, config);
+    assert_int_equal(ends(&m, 60000), 3);
 
     start(&m, "model = /nowhere/model.gguf\n");
     assert_int_equal(ends(&m, 20000), 1);
