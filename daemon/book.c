@@ -86,6 +86,25 @@ void book_all_wait(struct requests *b)
     pthread_mutex_unlock(&b->lock);
 }
 
+void book_note_maker(struct requests *b, const char *maker)
+{
+    int n = 0;
+
+    pthread_mutex_lock(&b->lock);
+    int other = strcmp(b->maker, maker) != 0;
+    for (const struct request *r = b->live.head.next; r != &b->live.head; r = r->next)
+        n += r->n_tokens > 0;
+    if (other && n > 0)
+        log_warn(
+            "%d requests began with '%s' and go on with '%s': what follows may differ from what "
+            "would have followed",
+            n, b->maker, maker);
+    if (other)
+        journal_set_meta(b->opt.journal, "maker", maker);
+    (void)snprintf(b->maker, sizeof b->maker, "%s", maker);
+    pthread_mutex_unlock(&b->lock);
+}
+
 /* ---- The driver tells ----------------------------------------------------- */
 
 static int ends_text(const struct requests *b, const struct request *r, int32_t token)
@@ -289,6 +308,7 @@ static enum err_code take_up(struct requests *b, struct journal_entry *ends, str
     journal_get_meta(b->opt.journal, "model_hash", hash, sizeof hash);
     if (*hash && strcmp(hash, b->opt.model_hash) != 0)
         t.why = "the daemon was started with another model";
+    journal_get_meta(b->opt.journal, "maker", b->maker, sizeof b->maker);
     TRY(journal_read_live(b->opt.journal, take_up_row, &t, e));
     b->next_number = journal_next_number(b->opt.journal);
     TRY(journal_start(b->opt.journal, book_settled, b, e));

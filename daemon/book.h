@@ -94,6 +94,10 @@ enum err_code book_add_token(struct requests *b, struct request *r, int32_t toke
 enum err_code book_add_end(struct requests *b, struct request *r, enum reason reason,
                            const char *message, struct journal_entry *x, struct err *e);
 
+/* What the bits depend on, as one text: kept in the journal.  Warns where requests that have tokens
+ * go on with another one than they began with. */
+void book_note_maker(struct requests *b, const char *maker);
+
 /* The live request of this number, or NULL. */
 struct request *book_find_live(struct requests *b, int64_t number);
 

@@ -19,6 +19,7 @@ struct requests {
     void *by_id, *by_number; /* trees of search.h, of struct request */
     struct request_list live, ended;
     int64_t next_number, n_context;
+    char maker[128]; /* of the tokens in the journal */
     int draining, journal_ok;
     struct requests_waiter *idle_waiters;
     struct requests_counts counts;

@@ -385,7 +385,13 @@ static enum err_code open_scheduler(struct driver *d, struct err *e)
                                    .mla = d->ready.mla,
                                    .strict_reuse = d->opt.strict_reuse };
 
+    char maker[128];
+
+    /* Not which CPU kernels: they all give the same bits. */
+    (void)snprintf(maker, sizeof maker, "latentd %s, cache %s, -mla %d%s", LATENTD_VERSION,
+                   d->ready.cache_type, d->ready.mla, d->ready.exact_math ? ", exact math" : "");
     TRY(scheduler_create(&d->scheduler, &o, e));
+    book_note_maker(d->opt.book, maker);
     requests_set_context(d->opt.book, d->ready.limits.n_context);
     TRY(take_requests(d, 1, e));
     status_note_ready(d->opt.status, &d->ready);

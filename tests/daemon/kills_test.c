@@ -22,7 +22,7 @@
 #include "tests/daemon/rig.h"
 #include "tests/support/temp_dir.h"
 
-enum { CLIENTS = 6, RECORD_TOKENS = 64, RECORD_TEXT = 1500, PATIENCE_S = 120 };
+enum { CLIENTS = 6, RECORD_TOKENS = 100, RECORD_TEXT = 3000, PATIENCE_S = 120 };
 enum harm { NO_HARM, KILL_DAEMON, KILL_RANK, FULL_DISK };
 
 static const char *rank_program;
