@@ -178,8 +178,8 @@ static void print_status(const struct latent_status *s)
                (double)s->load_total_bytes * 1e-9);
     if (s->context)
         printf("context     %" PRIu64 " positions a request, %" PRIu32 " at once, %" PRIu32
-               " ranks, cache %s\n",
-               s->context, s->parallel, s->ranks, s->cache_type);
+               " rank%s, cache %s\n",
+               s->context, s->parallel, s->ranks, s->ranks == 1 ? "" : "s", s->cache_type);
     printf("requests    %" PRIu32 " running, %" PRIu32 " waiting\n", s->running, s->waiting);
     if (s->pages_total)
         printf("pages       %" PRIu64 " of %" PRIu64 " in use, %" PRIu64 " kept for reuse (%s)\n",

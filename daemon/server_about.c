@@ -66,7 +66,7 @@ int method_detokenize(struct server_call *c, struct requests_waiter *w, Latentd_
     a->detokenize_reply = &r;
     if (text.failed)
         answer_no(c, ANSWER_NO_MEMORY, &(struct err){ 0 });
-    else if (text.len > 1000000) /* the limit of the field */
+    else if (text.len > PROTO_TEXT_MAX)
         server_call_refuse(c, LATENTD__ERROR_CODE__ERROR_TOO_LARGE, NULL, 0,
                            "detokenize: more than 1000000 bytes of text; give fewer ids");
     else if (i < q->n_ids)
@@ -90,6 +90,12 @@ int method_plan(struct server_call *c, struct requests_waiter *w, Latentd__Envel
     if (!b->len) {
         server_call_refuse(c, LATENTD__ERROR_CODE__ERROR_STARTING, NULL, ANSWER_RETRY_MS,
                            "plan: there is none yet; try again");
+        return 1;
+    }
+    if (b->len > PROTO_TEXT_MAX) {
+        server_call_refuse(c, LATENTD__ERROR_CODE__ERROR_TOO_LARGE, NULL, 0,
+                           "plan: the report is too long for a message; ask for it as text, or "
+                           "run latent plan with the daemon's options");
         return 1;
     }
     PUT(&r, report, answer_bytes(b));
@@ -212,7 +218,7 @@ int method_drain(struct server_call *c, struct requests_waiter *w, Latentd__Enve
 
     (void)w;
     PUT(&r, live, (uint32_t)requests_drain(c->service->book, !undo));
-    log_info("drain: %s by a client", undo ? "ended" : "begun");
+    log_info("drain: %s by %s", undo ? "ended" : "begun", c->agent);
     a->body_case = LATENTD__ENVELOPE__BODY_DRAIN_REPLY;
     a->drain_reply = &r;
     return answer_send(c, a);

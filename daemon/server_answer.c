@@ -54,6 +54,21 @@ int answer_send(struct server_call *c, const Latentd__Envelope *a)
     return 1;
 }
 
+/* The book begins its sentence with the field that is wrong. */
+static const char *field_of(const char *message, char *name, size_t size)
+{
+    size_t n = strcspn(message, ": ");
+
+    if (n >= size)
+        return NULL;
+    memcpy(name, message, n);
+    name[n] = '\0';
+    return protobuf_c_message_descriptor_get_field_by_name(&latentd__submit_request__descriptor,
+                                                           name)
+               ? name
+               : NULL;
+}
+
 int answer_no(struct server_call *c, enum answer from, const struct err *e)
 {
     static const struct {
@@ -71,12 +86,14 @@ int answer_no(struct server_call *c, enum answer from, const struct err *e)
     };
     Latentd__ErrorCode code = LATENTD__ERROR_CODE__ERROR_INTERNAL;
     uint32_t retry_ms = 0;
+    char name[32];
 
     if ((size_t)from < sizeof rows / sizeof *rows && rows[from].code) {
         code = rows[from].code;
         retry_ms = rows[from].retry_ms;
     }
-    server_call_refuse(c, code, NULL, retry_ms, *e->msg ? e->msg : answer_name(from));
+    server_call_refuse(c, code, from == ANSWER_INVALID ? field_of(e->msg, name, sizeof name) : NULL,
+                       retry_ms, *e->msg ? e->msg : answer_name(from));
     return 1;
 }
 

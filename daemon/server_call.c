@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* daemon/server_call.c - see server_call.h.  The methods are in server_requests.c and
  * server_about.c. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "base/utf8.h"
 
 #include "daemon/server_answer.h"
 
@@ -59,6 +62,18 @@ static int is_token_of(const struct service *s, const Latentd__Envelope *q)
 
 /* ---- The interface ------------------------------------------------------ */
 
+/* Whatever a client calls itself must not break a line of the log. */
+static void read_agent(struct server_call *c)
+{
+    const char *agent = c->question && c->question->agent ? c->question->agent : "";
+    struct str clean = { 0 };
+
+    str_printable(&clean, agent, strlen(agent), sizeof c->agent - 1);
+    snprintf(c->agent, sizeof c->agent, "%s", clean.len ? clean.data : "a client");
+    c->agent[utf8_valid_prefix(c->agent, strlen(c->agent))] = '\0';
+    str_free(&clean);
+}
+
 void server_call_read(struct server_call *c, const struct service *s, const void *bytes, size_t n,
                       int want_token)
 {
@@ -68,15 +83,20 @@ void server_call_read(struct server_call *c, const struct service *s, const void
     c->service = s;
     c->wait_ms = -1;
     enum err_code rc = envelope_decode(&c->question, bytes, n, PROTO_QUESTION_MAX, &path, &e);
+    read_agent(c);
+    if (rc != ERR_OK)
+        snprintf(c->complaint, sizeof c->complaint, "%s", e.msg);
     if (rc == ERR_UNSUPPORTED)
         server_call_refuse(c, LATENTD__ERROR_CODE__ERROR_BAD_VERSION, NULL, 0, e.msg);
     else if (rc != ERR_OK)
         server_call_refuse(c, LATENTD__ERROR_CODE__ERROR_BAD_MESSAGE, *path.text ? path.text : NULL,
                            0, e.msg);
-    else if (want_token && !is_token_of(s, c->question))
+    else if (want_token && !is_token_of(s, c->question)) {
+        snprintf(c->complaint, sizeof c->complaint, "%s over tcp:// has no token, or a wrong one",
+                 c->agent);
         server_call_refuse(c, LATENTD__ERROR_CODE__ERROR_UNAUTHORIZED, "token", 0,
                            "token: missing or wrong; over tcp:// give the one of the daemon");
-    else {
+    } else {
         c->trusted = 1;
         check_method(c);
     }

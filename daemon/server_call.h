@@ -24,9 +24,11 @@ struct server_call {
     const struct service *service;
     Latentd__Envelope *question; /* NULL: it could not be read */
     struct server_submit submit;
-    int64_t wait_ms; /* how long it may wait; -1: until woken */
-    int trusted;     /* it has proved that it may ask */
-    uint8_t *answer; /* [n_answer], owned; set once it is answered */
+    int64_t wait_ms;     /* how long it may wait; -1: until woken */
+    int trusted;         /* it has proved that it may ask */
+    char agent[64];      /* the program that asks, as it may stand in a log */
+    char complaint[160]; /* what the operator should know about the client, or "" */
+    uint8_t *answer;     /* [n_answer], owned; set once it is answered */
     size_t n_answer;
 };
 

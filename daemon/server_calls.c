@@ -126,6 +126,8 @@ static void finish(struct call *c)
     struct conn *conn = c->conn;
 
     leave_conn(c);
+    if (*c->c.complaint)
+        server_complain(c->server, c->c.complaint);
     if (conn && !conn->closed && c->c.answer) {
         conn->trusted |= c->c.trusted;
         conn_send(conn, c);

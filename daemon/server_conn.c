@@ -153,8 +153,11 @@ static int take_frames(struct conn *c, double now_s)
             return -1;
         at += (size_t)n;
     }
-    if (n < 0)
+    if (n < 0) {
+        server_complain(c->server, "a connection sends a frame that is broken or too long, "
+                                   "and is closed");
         return -1;
+    }
     c->paused = !may_read(c);
     c->n_in -= at;
     if (!c->n_in)

@@ -19,6 +19,7 @@ enum {
     PROTO_WAIT_MAX_MS = 20000,         /* Next */
     PROTO_LIST_MAX = 1000,
     PROTO_LIST_DEFAULT = 100,
+    PROTO_TEXT_MAX = 1000000, /* bytes of a long text in an answer; as in limits.def */
 };
 
 struct field_limit {

@@ -3,12 +3,16 @@
  *
  * What the decoder lets in can be written and read again.  Whatever came, the daemon has an answer,
  * and the answer is a message of the protocol; the book behind it is tests/support/fake_book.h.
+ * What the book would accept of a request, the journal can read again.
  */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 
+#include <string.h>
+
 #include "base/log.h"
+#include "daemon/book.h"
 #include "daemon/server_call.h"
 #include "daemon/server_wire.h"
 #include "model/gguf.h"
@@ -49,6 +53,29 @@ static void check_wire(const uint8_t *data, size_t size)
     }
 }
 
+static void check_request(const Latentd__SubmitRequest *q, const struct service *service)
+{
+    struct server_submit s = { 0 };
+    struct request_spec again;
+    struct str blob = { 0 }, blob_again = { 0 };
+    char *memory = NULL;
+    const char *field;
+
+    if (server_submit_read(&s, q, service, &field, NULL) == ERR_OK &&
+        request_spec_check(&s.spec, tokenizer_size(service->tokenizer), NULL) == ERR_OK) {
+        request_spec_put(&blob, &s.spec, 7);
+        if (request_spec_get(&again, &memory, blob.data, blob.len, NULL) != ERR_OK)
+            abort();
+        request_spec_put(&blob_again, &again, 7);
+        if (blob.len != blob_again.len || memcmp(blob.data, blob_again.data, blob.len) != 0)
+            abort();
+    }
+    free(memory);
+    str_free(&blob);
+    str_free(&blob_again);
+    server_submit_free(&s);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static struct service service = {
@@ -69,6 +96,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     check_wire(data, size);
     if (envelope_decode(&m, data, size, PROTO_QUESTION_MAX, NULL, NULL) == ERR_OK)
         check_round_trip(m);
+    if (m && m->body_case == LATENTD__ENVELOPE__BODY_SUBMIT)
+        check_request(m->submit, &service);
     envelope_free(&m);
     service.book = fake_book_open(NULL, 0);
     for (int want_token = 0; want_token < 2; want_token++) {

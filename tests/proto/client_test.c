@@ -367,7 +367,8 @@ enum badness { LOSE_FIRST, SEND_TWICE, SEND_GARBAGE, SEND_VERSION_2, JUMP, NEVER
 
 static struct bad {
     enum badness how;
-    int fd, stop, n_questions;
+    int fd;
+    _Atomic int stop, n_questions;
     pthread_t thread;
 } bad;
 
@@ -459,7 +460,9 @@ static void start_bad(enum badness how)
 {
     struct sockaddr_un sun = { .sun_family = AF_UNIX };
 
-    bad = (struct bad){ .how = how, .fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0) };
+    bad.how = how;
+    bad.fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    bad.stop = bad.n_questions = 0;
     snprintf(sun.sun_path, sizeof sun.sun_path, "%s", bad_address + 6);
     assert_int_equal(bind(bad.fd, (struct sockaddr *)&sun, sizeof sun), 0);
     assert_int_equal(listen(bad.fd, 8), 0);
