@@ -126,18 +126,94 @@ void processes_bind(const struct comm *c, const struct plan *p)
     bind_close(&b);
 }
 
+/* ---- Agreement ------------------------------------------------------------------ */
+
+static enum err_code agree_number(struct comm *c, const char *name, int64_t value, struct err *e)
+{
+    char text[32];
+
+    (void)snprintf(text, sizeof text, "%" PRId64, value);
+    return comm_agree(c, name, text, e);
+}
+
+/* Of a long list the beginning is compared: what it does to the plan is compared later. */
+static enum err_code agree_list(struct comm *c, const char *name, const struct text_list *list,
+                                struct err *e)
+{
+    char text[1000] = "none";
+    size_t at = 0;
+
+    for (size_t i = 0; i < list->n && at < sizeof text; i++)
+        at += (size_t)snprintf(text + at, sizeof text - at, i ? " %s" : "%s", list->v[i]);
+    return comm_agree(c, name, text, e);
+}
+
+static enum err_code agree_words(struct comm *c, const struct options *o, struct err *e)
+{
+    static const struct {
+        const char *name;
+        enum option_id id;
+    } words[] = {
+        {"-ctk",             OPTION_cache_type   },
+        { "--cpu-isa",       OPTION_cpu_isa      },
+        { "--reduce",        OPTION_reduce       },
+        { "--router-groups", OPTION_router_groups}
+    };
+    char text[16];
+
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        TRY(comm_agree(c, words[i].name, options_choice(o, words[i].id, text, sizeof text), e));
+    return ERR_OK;
+}
+
 enum err_code processes_agree(struct comm *c, const struct model *m, const struct options *o,
                               struct err *e)
 {
-    char text[256];
+    const struct {
+        const char *name;
+        int64_t value;
+    } numbers[] = {
+        {"-c",            o->ctx_size  },
+        { "-ub",          o->ubatch    },
+        { "-np",          o->parallel  },
+        { "-t",           o->threads   },
+        { "-mla",         o->mla       },
+        { "-amb",         o->amb       },
+        { "--exact-math", o->exact_math},
+        { "--cpu-moe",    o->cpu_moe   },
+        { "--n-cpu-moe",  o->n_cpu_moe }
+    };
+    char digest[MODEL_DIGEST_SIZE];
 
-    model_digest(m->gguf, text);
-    TRY(comm_agree(c, "model", text, e));
-    (void)snprintf(text, sizeof text,
-                   "-c %" PRId64 " -ub %" PRId64 " -np %" PRId64 " -ctk %d -mla %" PRId64
-                   " -amb %" PRId64 " -t %" PRId64 " exact %d groups %d isa %d reduce %d rules %zu",
-                   o->ctx_size, o->ubatch, o->parallel, o->cache_type, o->mla, o->amb, o->threads,
-                   o->exact_math, o->router_groups, o->cpu_isa, o->reduce,
-                   o->override_tensor.n + o->rules.n);
-    return comm_agree(c, "options", text, e);
+    model_digest(m->gguf, digest);
+    TRY(comm_agree(c, "model", digest, e));
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        TRY(agree_number(c, numbers[i].name, numbers[i].value, e));
+    TRY(agree_words(c, o, e));
+    TRY(agree_list(c, "--override-kv", &o->override_kv, e));
+    return agree_list(c, "-ot", &o->override_tensor, e);
+}
+
+static uint64_t mix(uint64_t h, int64_t v)
+{
+    for (int i = 0; i < 8; i++)
+        h = (h ^ ((uint64_t)v >> 8 * i & 0xff)) * 0x100000001b3u;
+    return h;
+}
+
+enum err_code processes_agree_on_plan(struct comm *c, const struct plan *p, struct err *e)
+{
+    uint64_t h = mix(0xcbf29ce484222325u, p->opt.n_context);
+    char text[80];
+
+    for (int i = 0; i < p->n_parts; i++) {
+        const struct plan_part *part = &p->parts[i];
+        h = mix(mix(mix(h, part->tensor), part->device), (int64_t)part->axis);
+        for (int r = 0; r < part->n_ranges; r++) {
+            h = mix(h, p->ranges[part->first_range + r].begin);
+            h = mix(h, p->ranges[part->first_range + r].end);
+        }
+    }
+    (void)snprintf(text, sizeof text, "%" PRIx64 " (files of --rules or --hot may differ)", h);
+    return comm_agree(c, "plan", text, e);
 }

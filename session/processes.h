@@ -20,4 +20,7 @@ void processes_bind(const struct comm *c, const struct plan *p);
 enum err_code processes_agree(struct comm *c, const struct model *m, const struct options *o,
                               struct err *e);
 
+/* All ranks: refuses a plan that puts something elsewhere than rank 0's.  Errors: ERR_PEER. */
+enum err_code processes_agree_on_plan(struct comm *c, const struct plan *p, struct err *e);
+
 #endif

@@ -108,6 +108,7 @@ static enum err_code load(struct session *s, const struct options *o, int64_t n_
     }
     if (comm) {
         TRY(comm_share_error(comm, rc, e));
+        TRY(processes_agree_on_plan(comm, &s->planning.plan, e));
         if (!apart)
             processes_bind(comm, &s->planning.plan);
         return engine_create_rank(&s->engine, &s->planning.plan, comm, &engine, e);

@@ -84,6 +84,32 @@ says err 'mpirun has started 2'
 mpi 1 2 generate -m "$work/none.gguf" -p x
 [ "$(grep -c '^latent: ' "$work/err")" = 1 ] || fail "not one line: $(cat "$work/err")"
 
+# Ranks that were started with different options or files load nothing.
+cat >"$work/differs" <<'EOF'
+#!/bin/sh
+# differs A B LATENT ARGS: of the options "A" and "B" rank 1 takes the second
+a=$1 b=$2
+shift 2
+[ "$OMPI_COMM_WORLD_RANK" = 1 ] && a=$b
+# shellcheck disable=SC2086
+exec "$@" $a
+EOF
+chmod +x "$work/differs"
+echo 'exps=RANK0' >"$work/rules0"
+echo 'exps=RANK1' >"$work/rules1"
+differ() {
+    timeout 60 "$mpirun" --oversubscribe --bind-to none -np 2 "$work/differs" "$1" "$2" "$latent" \
+        generate -p x -n 2 -t 1 >"$work/out" 2>"$work/err" </dev/null &&
+        fail "served with $1 and $2"
+    says err "latent: $3: rank 1 on host "
+    [ "$(grep -c '^latent: .*rank 1' "$work/err")" = 1 ] || fail "$3: not said once"
+}
+differ "-m $v3" "-m $data/models/tiny-v3-legacy-iq4_ks.gguf" model
+differ "-m $v3 -c 256" "-m $v3 -c 128" -c
+differ "-m $v3" "-m $v3 --reduce f32" --reduce
+differ "-m $v3 -ot exps=RANK0" "-m $v3 -ot exps=RANK1" -ot
+differ "-m $v3 --rules $work/rules0" "-m $v3 --rules $work/rules1" plan
+
 # A rank that is killed ends all of them soon, and somebody says which; a hasty mpirun may be the
 # only one that still can.
 timeout 60 "$mpirun" --oversubscribe --bind-to none --mca odls_base_sigkill_timeout 0 -np 3 \
