@@ -31,6 +31,7 @@ struct planner {
     struct account_rank *shares; /* [n_ranks] for their buffers                            */
     int *host_attends;           /* [n_ranks] attention of some layer is in host memory          */
     int *far;                    /* [n_rules] whole tensors that a rule takes away from its GPU   */
+    int *everywhere;             /* [n_rules] whole tensors of a rule that names one device       */
 };
 
 /* plan_devices.c */

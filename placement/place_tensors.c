@@ -62,19 +62,6 @@ static enum err_code add_whole(struct planner *k, int tensor, int device, struct
     return place_add_part(k, tensor, device, AXIS_ALL, &all, 1, x, e);
 }
 
-static void warn_single_device(struct planner *k, int t, const struct place *place)
-{
-    char label[256];
-    const struct plan *p = k->p;
-
-    if (place->named_one && p->n_ranks > 1)
-        findings_add(k->findings, FINDING_WARNING, k->in->match->rule_of[t],
-                     "%s: %s stands on every rank; the rule only chooses between host and GPU "
-                     "memory of each, not one device",
-                     rule_label(k->in->rules, k->in->match->rule_of[t], label, sizeof label),
-                     p->tensors[t].t->name);
-}
-
 /* In the rank's own memory of one kind. */
 static enum err_code place_everywhere(struct planner *k, int t, int on_host, const char *why,
                                       struct err *e)
@@ -89,7 +76,7 @@ static enum err_code place_everywhere(struct planner *k, int t, int on_host, con
         on_host = p->devices[place->v[0].device].kind == DEVICE_HOST;
         p->tensors[t].rule = k->in->match->rule_of[t];
         p->tensors[t].reason = "rule";
-        warn_single_device(k, t, place);
+        k->everywhere[k->in->match->rule_of[t]] += place->named_one && p->n_ranks > 1;
         k->far[k->in->match->rule_of[t]] += on_host && p->n_gpus > 0;
     }
     for (int r = 0; r < p->n_ranks; r++)
@@ -328,6 +315,21 @@ static void warn_far(struct planner *k)
                          rule_label(k->in->rules, r, label, sizeof label), k->far[r]);
 }
 
+/* A rule that names one device for what stands on every rank. */
+static void warn_everywhere(struct planner *k)
+{
+    char label[256];
+
+    for (int r = 0; r < k->in->rules->n; r++)
+        if (k->everywhere[r] > 0)
+            findings_add(k->findings, FINDING_WARNING, r,
+                         "%s: of its tensors %d %s on every rank; for %s the rule only chooses "
+                         "between host and GPU memory of each rank, not one device",
+                         rule_label(k->in->rules, r, label, sizeof label), k->everywhere[r],
+                         k->everywhere[r] == 1 ? "stands" : "stand",
+                         k->everywhere[r] == 1 ? "it" : "them");
+}
+
 enum err_code place_tensors(struct planner *k, struct err *e)
 {
     TRY(place_everywhere(k, place_index(k, -1, ROLE_TOKEN_EMBD), 1, "on every rank", e));
@@ -337,6 +339,7 @@ enum err_code place_tensors(struct planner *k, struct err *e)
         TRY(place_attention(k, l, e));
         TRY(place_ffn(k, l, e));
     }
+    warn_everywhere(k);
     warn_far(k);
     return ERR_OK;
 }
