@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "base/str.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -87,6 +88,19 @@ void str_free(struct str *s)
 {
     free(s->data);
     *s = (struct str){ 0 };
+}
+
+const char *str_bytes(char *buf, size_t size, double bytes)
+{
+    static const char *const units[] = { "B", "kB", "MB", "GB", "TB" };
+    int u = 0;
+
+    while (fabs(bytes) >= 999.5 && u < 4) {
+        bytes /= 1000;
+        u++;
+    }
+    snprintf(buf, size, "%.*f %s", u == 0 || fabs(bytes) >= 99.95 ? 0 : 1, bytes, units[u]);
+    return buf;
 }
 
 int str_distance(const char *a, const char *b)

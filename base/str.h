@@ -24,6 +24,9 @@ void str_free(struct str *s);
  * UTF-8 as \xNN. */
 void str_printable(struct str *s, const char *text, size_t n, size_t max);
 
+/* "12.3 GB", "-1.2 MB", "64 B", in the decimal unit that fits; returns buf. */
+const char *str_bytes(char *buf, size_t size, double bytes);
+
 /* Number of single-letter edits from a to b (Levenshtein), at most 64 letters of
  * each.  For "did you mean". */
 int str_distance(const char *a, const char *b);

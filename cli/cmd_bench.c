@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/str.h"
 #include "cli/bench_devices.h"
 #include "cli/json_out.h"
 #include "cli/roofline.h"
@@ -181,16 +182,17 @@ static void print_text(const struct bench *b)
 {
     const struct engine *engine = b->session.engine;
     const struct engine_totals *all = engine_totals(engine);
+    char weights[32], active[32];
 
     printf("machine   %s\n", b->machine.cpu);
     printf("          %d threads, %s: reads %.1f GB/s, %.0f int8 GOPS\n", all->n_threads,
            engine_isa(engine), b->machine.read_bytes_per_s / 1e9, b->machine.int8_ops_per_s / 1e9);
-    printf("model     %s\n          %.2f GB of weights, %.3f GB read for each token\n%s",
-           b->o->model, (double)all->weights / 1e9, (double)all->active / 1e9,
-           all->n_ranks > 1 ? "" : "\n");
+    printf("model     %s\n          %s of weights, %s read for each token\n%s", b->o->model,
+           str_bytes(weights, sizeof weights, (double)all->weights),
+           str_bytes(active, sizeof active, (double)all->active), all->n_ranks > 1 ? "" : "\n");
     if (all->n_ranks > 1)
-        printf("ranks     %d; the busiest reads %.3f GB for a token, %.2f x the mean\n\n",
-               all->n_ranks, (double)all->busiest_active / 1e9,
+        printf("ranks     %d; the busiest reads %s for a token, %.2f x the mean\n\n", all->n_ranks,
+               str_bytes(active, sizeof active, (double)all->busiest_active),
                (double)all->busiest_active * all->n_ranks / (double)all->active);
     printf("%-10s %8s %12s %14s %9s\n", "test", "depth", "tokens/s", "roofline", "fraction");
     for (size_t i = 0; i < b->n_tests; i++) {

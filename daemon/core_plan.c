@@ -4,6 +4,7 @@
  * The ranks of this machine make the same one from the same options.  What --launch starts on other
  * hosts is planned there: then there is none here.
  */
+#include "base/str.h"
 #include "daemon/core.h"
 #include "placement/report.h"
 #include "session/planning.h"
@@ -14,9 +15,11 @@ static void summarize(struct str *out, const struct plan *p)
                p->n_ranks == 1 ? "" : "s", (long long)p->opt.n_context, p->opt.n_sequences);
     for (int i = 0; i < p->n_devices; i++) {
         const struct plan_device *d = &p->devices[i];
-        str_printf(out, "%s: weights %.2f GB, cache %.2f GB, free %.2f GB\n", d->name,
-                   1e-9 * (double)d->weights_bytes, 1e-9 * (double)d->cache_bytes,
-                   1e-9 * (double)plan_slack(d));
+        char weights[32], cache[32], left[32];
+        str_printf(out, "%s: weights %s, cache %s, free %s\n", d->name,
+                   str_bytes(weights, sizeof weights, (double)d->weights_bytes),
+                   str_bytes(cache, sizeof cache, (double)d->cache_bytes),
+                   str_bytes(left, sizeof left, (double)plan_slack(d)));
     }
 }
 

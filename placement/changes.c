@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/str.h"
 #include "placement/number_range.h"
 
 enum { PAGE = 64, MAX_MORE_HOSTS = 16, MAX_RULES_TRIED = 16 };
@@ -256,6 +257,7 @@ void changes_shortfall(const struct plan *p, char *out, size_t size)
 {
     const struct plan_device *worst = &p->devices[0];
     int64_t together = 0;
+    char text[32];
     int n = 0;
 
     for (int d = 0; d < p->n_devices; d++) {
@@ -265,9 +267,10 @@ void changes_shortfall(const struct plan *p, char *out, size_t size)
         if (slack < plan_slack(worst))
             worst = &p->devices[d];
     }
-    int at = snprintf(out, size, "%s is %.2f GB short%s", worst->name,
-                      -1e-9 * (double)plan_slack(worst), n > 1 ? ", and others are too" : "");
+    int at = snprintf(out, size, "%s is %s short%s", worst->name,
+                      str_bytes(text, sizeof text, -(double)plan_slack(worst)),
+                      n > 1 ? ", and others are too" : "");
     if (together < 0 && n < p->n_devices && at > 0 && (size_t)at < size)
-        snprintf(out + at, size - (size_t)at, " (all memory together lacks %.2f GB)",
-                 -1e-9 * (double)together);
+        snprintf(out + at, size - (size_t)at, " (all memory together lacks %s)",
+                 str_bytes(text, sizeof text, -(double)together));
 }

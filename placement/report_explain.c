@@ -71,8 +71,8 @@ static void put_parts(struct str *out, const struct plan *p, int tensor)
                        "in memory", "slice");
         report_slice(&slice, p, part);
         str_printf(out, "  %-10s %5d %5d %10s %10s  %.48s%s\n", d->name, d->host, d->rank,
-                   report_bytes(file, sizeof file, (double)part->file_bytes),
-                   report_bytes(memory, sizeof memory, (double)part->memory_bytes),
+                   str_bytes(file, sizeof file, (double)part->file_bytes),
+                   str_bytes(memory, sizeof memory, (double)part->memory_bytes),
                    slice.data ? slice.data : "", slice.len > 48 ? " .." : "");
         str_free(&slice);
         total += part->memory_bytes;

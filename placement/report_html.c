@@ -210,7 +210,7 @@ static void put_cell(struct str *out, const struct palette *x, int row, const ch
                    HEAD_H + row * ROW_H, w, ROW_H - 2);
         put_colour(out, x, i);
         str_printf(out, "\"><title>%s, layer %d: %s on ", what, row,
-                   report_bytes(buf, sizeof buf, bytes[i]));
+                   str_bytes(buf, sizeof buf, bytes[i]));
         put_class_name(out, x, i);
         str_puts(out, "</title></rect>");
         at += w;
@@ -281,15 +281,15 @@ static void put_device_bar(struct str *out, const struct plan_device *d, double 
         double all = fmax((double)d->capacity_bytes, (double)plan_used(d));
         if (bytes > 0)
             str_printf(out, "<i title=\"%s: %s\" style=\"width:%.3f%%;background:%s\"></i>",
-                       report_piece_names[i], report_bytes(buf, sizeof buf, bytes),
-                       100 * bytes / all, piece_colours[i]);
+                       report_piece_names[i], str_bytes(buf, sizeof buf, bytes), 100 * bytes / all,
+                       piece_colours[i]);
     }
     str_printf(out,
                "</div></td><td class=n>%s</td><td class=n>%s</td><td class=\"n%s\">%s</td>"
                "</tr>\n",
-               report_bytes(buf, sizeof buf, (double)plan_used(d)),
-               report_bytes(cap, sizeof cap, (double)d->capacity_bytes),
-               free_bytes < 0 ? " err" : "", report_bytes(slack, sizeof slack, (double)free_bytes));
+               str_bytes(buf, sizeof buf, (double)plan_used(d)),
+               str_bytes(cap, sizeof cap, (double)d->capacity_bytes), free_bytes < 0 ? " err" : "",
+               str_bytes(slack, sizeof slack, (double)free_bytes));
 }
 
 static void put_devices(struct str *out, const struct plan *p)
@@ -355,7 +355,7 @@ static void put_speed(struct str *out, const struct plan *p)
                report_time(buf, sizeof buf, 1e6 * x->load_s));
     for (int i = 0; i < x->n_links; i++)
         str_printf(out, " %s: %s in %.0f messages a token.", x->links[i].name,
-                   report_bytes(buf, sizeof buf, x->links[i].bytes), x->links[i].messages);
+                   str_bytes(buf, sizeof buf, x->links[i].bytes), x->links[i].messages);
     str_puts(out, "</p>\n");
 }
 
@@ -381,7 +381,7 @@ static void put_rules(struct str *out, const struct report *r)
         put_escaped(out, rule->target_text);
         str_printf(out, "</td><td class=n>%d</td><td class=n>%d</td><td class=n>%s</td></tr>\n",
                    take->tensors, take->tensors_alone,
-                   report_bytes(buf, sizeof buf, (double)take->bytes));
+                   str_bytes(buf, sizeof buf, (double)take->bytes));
         if (error) {
             str_puts(out, "<tr><td></td><td colspan=6 class=err>");
             put_escaped(out, error);
@@ -422,7 +422,7 @@ static void put_verdict(struct str *out, const struct report *r)
     for (int d = 0; d < p->n_devices; d++)
         if (plan_slack(&p->devices[d]) < 0)
             str_printf(out, "<p class=err>%s lacks %s</p>\n", p->devices[d].name,
-                       report_bytes(buf, sizeof buf, -(double)plan_slack(&p->devices[d])));
+                       str_bytes(buf, sizeof buf, -(double)plan_slack(&p->devices[d])));
     for (int i = 0; i < r->n_advice; i++) {
         str_puts(out, i ? "<p>or " : "<p>Try ");
         put_escaped(out, r->advice[i]);

@@ -2,7 +2,6 @@
 #include "placement/report_parts.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 
 const char *const report_group_names[N_REPORT_GROUPS] = {
@@ -69,19 +68,6 @@ double report_phase_us(const struct plan_predict *p, enum plan_phase phase)
     for (int i = 0; i < p->n_terms; i++)
         us += p->terms[i].phase == phase ? p->terms[i].us : 0;
     return us;
-}
-
-const char *report_bytes(char *buf, size_t size, double bytes)
-{
-    static const char *const units[] = { "B", "kB", "MB", "GB", "TB" };
-    int u = 0;
-
-    while (fabs(bytes) >= 999.5 && u < 4) {
-        bytes /= 1000;
-        u++;
-    }
-    snprintf(buf, size, "%.*f %s", u == 0 || fabs(bytes) >= 99.95 ? 0 : 1, bytes, units[u]);
-    return buf;
 }
 
 const char *report_time(char *buf, size_t size, double us)

@@ -3,6 +3,7 @@
 #ifndef PLACEMENT_REPORT_PARTS_H
 #define PLACEMENT_REPORT_PARTS_H
 
+#include "base/str.h"
 #include "placement/cost.h"
 #include "placement/report.h"
 
@@ -27,9 +28,6 @@ int64_t report_piece(const struct plan_device *d, int piece);
 
 const char *report_phase_name(enum plan_phase phase);
 double report_phase_us(const struct plan_predict *p, enum plan_phase phase);
-
-/* "12.3 GB", "-1.2 MB"; returns buf. */
-const char *report_bytes(char *buf, size_t size, double bytes);
 
 /* "1.28 ms", "430 us"; returns buf. */
 const char *report_time(char *buf, size_t size, double us);

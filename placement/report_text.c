@@ -58,7 +58,7 @@ static void put_bytes(struct str *out, double bytes, int width)
 {
     char buf[32];
 
-    str_printf(out, " %*s", width, report_bytes(buf, sizeof buf, bytes));
+    str_printf(out, " %*s", width, str_bytes(buf, sizeof buf, bytes));
 }
 
 /* ---- Head ------------------------------------------------------------------------ */
@@ -89,7 +89,7 @@ static void put_head(struct str *out, const struct report *r)
     str_printf(out, "          %s, %d layers, %d experts of which a token uses %d\n",
                family ? family : "deepseek2", hp->n_layers, hp->n_experts, hp->n_experts_used);
     str_printf(out, "          %s in %d tensors\n",
-               report_bytes(buf, sizeof buf, (double)file_bytes(p)), p->n_tensors);
+               str_bytes(buf, sizeof buf, (double)file_bytes(p)), p->n_tensors);
     str_printf(out, "machine   %d host%s, %d rank%s, %d GPU%s%s\n", p->inventory->n,
                plural(p->inventory->n), p->n_ranks, plural(p->n_ranks), p->n_gpus,
                plural(p->n_gpus),
@@ -112,7 +112,7 @@ static void put_verdict(struct str *out, const struct report *r)
     for (int d = 0; d < p->n_devices; d++)
         if (plan_slack(&p->devices[d]) < 0 && shown++ < MAX_LISTED)
             str_printf(out, "  %s lacks %s\n", p->devices[d].name,
-                       report_bytes(lacks, sizeof lacks, -(double)plan_slack(&p->devices[d])));
+                       str_bytes(lacks, sizeof lacks, -(double)plan_slack(&p->devices[d])));
         else
             more += plan_slack(&p->devices[d]) < 0;
     if (more)
@@ -294,7 +294,7 @@ static void put_speed(struct str *out, const struct plan *p)
     str_printf(out, "%s%s\n", load ? ", set by " : "", load ? load->name : "");
     for (int i = 0; i < x->n_links; i++)
         str_printf(out, "  link    %s: %s in %.0f messages a token\n", x->links[i].name,
-                   report_bytes(buf, sizeof buf, x->links[i].bytes), x->links[i].messages);
+                   str_bytes(buf, sizeof buf, x->links[i].bytes), x->links[i].messages);
     str_puts(out, "\n");
 }
 

@@ -7,6 +7,7 @@
 
 #include <stdlib.h>
 
+#include "base/str.h"
 #include "base/sysmem.h"
 #include "rank/engine_parts.h"
 
@@ -72,19 +73,22 @@ static enum err_code fit_context(struct engine_memory *mem, const struct model *
                    (int64_t)mem->activations - sums;
     int64_t fitting = left > 0 ? left / page * CACHE_PAGE : 0;
     int64_t wanted = o->n_context > 0 ? o->n_context : m->hp.context_length * o->n_sequences;
+    char weights[32], activations[32], lack[32];
 
     if (left < page)
         return err_set(
             e, ERR_NOFIT,
-            "the model does not fit: weights take %.2f GB and activations %.2f GB, %.2f GB "
-            "too much for this machine; use a smaller quantisation",
-            1e-9 * (double)mem->weights, 1e-9 * (double)mem->activations,
-            1e-9 * (double)(page - left));
+            "the model does not fit: weights take %s and activations %s, %s too much for this "
+            "machine; use a smaller quantisation",
+            str_bytes(weights, sizeof weights, (double)mem->weights),
+            str_bytes(activations, sizeof activations, (double)mem->activations),
+            str_bytes(lack, sizeof lack, (double)(page - left)));
     if (wanted > fitting && o->n_context > 0)
         return err_set(e, ERR_NOFIT,
-                       "a context of %lld positions does not fit beside %.2f GB of weights: use -c "
-                       "%lld or less, or -ctk q8_0",
-                       (long long)wanted, 1e-9 * (double)mem->weights, (long long)fitting);
+                       "a context of %lld positions does not fit beside %s of weights: use -c %lld "
+                       "or less, or -ctk q8_0",
+                       (long long)wanted, str_bytes(weights, sizeof weights, (double)mem->weights),
+                       (long long)fitting);
     mem->n_context = wanted < fitting ? wanted : fitting;
     return ERR_OK;
 }

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/str.h"
 #include "placement/lint.h"
 #include "placement/probe.h"
 #include "placement/profile.h"
@@ -186,12 +187,14 @@ void planning_log(const struct planning *x)
             log_info("%s", x->findings.v[i].text);
     for (int i = 0; i < p->n_devices && p->n_devices > 1; i++) {
         const struct plan_device *d = &p->devices[i];
-        log_info("%s: %.2f GB of weights, %.2f GB of cache for %lld positions, %.2f GB of buffers, "
-                 "%.2f GB left",
-                 d->name, 1e-9 * (double)d->weights_bytes, 1e-9 * (double)d->cache_bytes,
-                 (long long)p->opt.n_context,
-                 1e-9 * (double)(d->activation_bytes + d->staging_bytes + d->comm_bytes),
-                 1e-9 * (double)plan_slack(d));
+        char weights[32], cache[32], buffers[32], left[32];
+        str_bytes(weights, sizeof weights, (double)d->weights_bytes);
+        str_bytes(cache, sizeof cache, (double)d->cache_bytes);
+        str_bytes(buffers, sizeof buffers,
+                  (double)(d->activation_bytes + d->staging_bytes + d->comm_bytes));
+        str_bytes(left, sizeof left, (double)plan_slack(d));
+        log_info("%s: %s of weights, %s of cache for %lld positions, %s of buffers, %s left",
+                 d->name, weights, cache, (long long)p->opt.n_context, buffers, left);
     }
 }
 

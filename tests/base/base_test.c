@@ -23,6 +23,28 @@ static void str_keeps_nul_bytes(void **state)
     str_free(&s);
 }
 
+static void bytes_take_the_unit_that_fits(void **state)
+{
+    static const struct {
+        double bytes;
+        const char *text;
+    } cases[] = {
+        {0,        "0 B"     },
+        { 999,     "999 B"   },
+        { 1000,    "1.0 kB"  },
+        { -88e6,   "-88.0 MB"},
+        { 999.6e6, "1.0 GB"  },
+        { 8.37e6,  "8.4 MB"  },
+        { 151e9,   "151 GB"  },
+        { 4.2e15,  "4200 TB" },
+    };
+    char text[32];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        assert_string_equal(str_bytes(text, sizeof text, cases[i].bytes), cases[i].text);
+}
+
 static void distance_counts_edits(void **state)
 {
     (void)state;
@@ -76,6 +98,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(str_keeps_nul_bytes),
+        cmocka_unit_test(bytes_take_the_unit_that_fits),
         cmocka_unit_test(distance_counts_edits),
         cmocka_unit_test(arena_refuses_what_does_not_fit),
         cmocka_unit_test(team_covers_every_item_once),
