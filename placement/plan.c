@@ -5,6 +5,7 @@
  */
 #include "placement/plan.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -100,9 +101,10 @@ static void warn_uneven(struct planner *k, const struct slicing *s, const char *
         return;
     slicing_even_counts(s, 1024, even, sizeof even);
     findings_add(k->findings, FINDING_WARNING, -1,
-                 "%d ranks share %lld units of %s unevenly: the fullest has %lld of %lld; these "
+                 "%d ranks share %s unevenly, in %lld unit%s: the fullest has %lld of %lld; these "
                  "numbers of ranks divide them evenly: %s",
-                 n, (long long)units, what, (long long)most, (long long)s->total, even);
+                 n, what, (long long)units, units == 1 ? "" : "s", (long long)most,
+                 (long long)s->total, even);
 }
 
 static void warn_all_uneven(struct planner *k)
@@ -121,6 +123,31 @@ static void warn_all_uneven(struct planner *k)
     }
 }
 
+/* Ranks without a GPU beside some that have one: every layer waits for their slices. */
+static void warn_without_gpu(struct planner *k)
+{
+    const struct plan *p = k->p;
+    int without = 0, spare = 0;
+    char hint[96];
+
+    for (int r = 0; r < p->n_ranks; r++)
+        without += p->ranks[r].main == p->ranks[r].memory;
+    for (int h = 0; h < k->in->inventory->n; h++) {
+        const struct host *x = &k->in->inventory->hosts[h];
+        spare += x->n_gpus > 0 && x->ranks > x->n_gpus ? x->ranks - x->n_gpus : 0;
+    }
+    if (p->n_gpus == 0 || without == 0)
+        return;
+    if (spare > 0)
+        snprintf(hint, sizeof hint, "--ranks %d has one for each GPU", p->n_ranks - spare);
+    else
+        snprintf(hint, sizeof hint, "the rule (attn|shexp|ffn_(gate|up|down)\\.)=CUDA* moves them");
+    findings_add(k->findings, FINDING_WARNING, -1,
+                 "%d of %d ranks have no GPU and compute their slices of attention and FFN in host "
+                 "memory, for which the GPUs wait in every layer; %s",
+                 without, p->n_ranks, hint);
+}
+
 static enum err_code planner_allocate(struct planner *k, struct err *e)
 {
     size_t ranks = (size_t)k->p->n_ranks;
@@ -129,7 +156,8 @@ static enum err_code planner_allocate(struct planner *k, struct err *e)
     k->shares = calloc(ranks, sizeof *k->shares);
     k->host_attends = calloc(ranks, sizeof *k->host_attends);
     k->far = calloc((size_t)k->in->rules->n + 1, sizeof *k->far);
-    if (!k->all_main || !k->shares || !k->host_attends || !k->far)
+    k->everywhere = calloc((size_t)k->in->rules->n + 1, sizeof *k->everywhere);
+    if (!k->all_main || !k->shares || !k->host_attends || !k->far || !k->everywhere)
         return err_set(e, ERR_NOMEM, "no memory to plan for %d ranks", k->p->n_ranks);
     for (int r = 0; r < k->p->n_ranks; r++)
         k->all_main[r] = k->p->ranks[r].main;
@@ -145,6 +173,7 @@ static void planner_free(struct planner *k)
     free(k->shares);
     free(k->host_attends);
     free(k->far);
+    free(k->everywhere);
     free(k->index_of);
 }
 
@@ -161,6 +190,7 @@ static enum err_code run_steps(struct planner *k, struct err *e)
     TRY(place_experts(k, e));
     qsort(p->parts, (size_t)p->n_parts, sizeof *p->parts, by_tensor);
     warn_all_uneven(k);
+    warn_without_gpu(k);
     p->fits = 1;
     for (int d = 0; d < p->n_devices; d++)
         p->fits &= plan_slack(&p->devices[d]) >= 0;
@@ -248,7 +278,8 @@ void plan_free(struct plan *p)
 
 enum { PAGE = 64 };
 
-static enum err_code fits_at(const struct plan_input *in, int64_t n_context, int *fits,
+/* Bytes that devices lack, all together; 0 if the plan fits. */
+static enum err_code lack_at(const struct plan_input *in, int64_t n_context, int64_t *lack,
                              struct err *e)
 {
     struct findings ignored = { 0 };
@@ -260,28 +291,33 @@ static enum err_code fits_at(const struct plan_input *in, int64_t n_context, int
 
     findings_free(&ignored);
     if (rc == ERR_OK) {
-        *fits = p.fits;
+        *lack = 0;
+        for (int d = 0; d < p.n_devices; d++)
+            *lack -= plan_slack(&p.devices[d]) < 0 ? plan_slack(&p.devices[d]) : 0;
         plan_free(&p);
     }
     return rc;
 }
 
-/* The most whole pages that fit, at most `wanted` positions; a page if none does. */
+/* The most whole pages that fit, at most `wanted` positions.  If not even one does, the most that
+ * lack no more than one: a context is not lowered for memory that it does not take. */
 static enum err_code find_context(const struct plan_input *in, int64_t wanted, int64_t *out,
                                   struct err *e)
 {
     int64_t low = 1, high = (wanted + PAGE - 1) / PAGE;
-    int fits = 0;
+    int64_t least = 0, lack = 0;
 
-    TRY(fits_at(in, wanted, &fits, e));
-    if (fits) {
+    TRY(lack_at(in, wanted, &lack, e));
+    if (lack > 0)
+        TRY(lack_at(in, PAGE, &least, e));
+    if (lack <= least) {
         *out = wanted;
         return ERR_OK;
     }
     while (low < high) {
         int64_t middle = (low + high + 1) / 2;
-        TRY(fits_at(in, middle * PAGE, &fits, e));
-        if (fits)
+        TRY(lack_at(in, middle * PAGE, &lack, e));
+        if (lack <= least)
             low = middle;
         else
             high = middle - 1;
@@ -298,12 +334,15 @@ enum err_code plan_make(struct plan *p, const struct plan_input *in, struct find
 
     if (n <= 0)
         TRY(find_context(in, wanted, &n, e));
+    TRY(plan_make_at(p, in, n, findings, e));
     if (in->opt.n_context <= 0 && n < wanted)
         findings_add(findings, FINDING_NOTE, -1,
-                     "the context is lowered to %lld positions, which fit beside the weights; the "
-                     "model's is %lld for each request; -c fixes it",
-                     (long long)n, (long long)in->model->hp.context_length);
-    return plan_make_at(p, in, n, findings, e);
+                     "the context is lowered to %lld positions, %s; the model's is %lld for each "
+                     "request; -c fixes it",
+                     (long long)n,
+                     p->fits ? "which fit beside the weights" : "and even so the plan does not fit",
+                     (long long)in->model->hp.context_length);
+    return ERR_OK;
 }
 
 const char *plan_axis_name(enum plan_axis a)

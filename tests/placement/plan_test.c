@@ -206,7 +206,7 @@ static void layers_are_pulled_together(void **state)
     support_want(&c.findings, FINDING_WARNING, -1, "layer 1: an expert is placed whole");
     support_want(&c.findings, FINDING_WARNING, -1, "layer 2: an expert is placed whole");
     support_want(&c.findings, FINDING_WARNING, -1, "attention tensors of layer 0");
-    support_want(&c.findings, FINDING_WARNING, -1, "stands on every rank");
+    support_want(&c.findings, FINDING_WARNING, -1, "3 stand on every rank");
     assert_int_equal(experts_on(&c.plan, 1, 3), 0); /* host memory is slower: it wins */
     assert_int_equal(experts_on(&c.plan, 1, 0), 8);
     assert_int_equal(experts_on(&c.plan, 2, 2), 16);
@@ -344,6 +344,71 @@ static void too_small(void **state)
     support_close(&c);
 }
 
+static int has_finding(const struct findings *f, const char *part)
+{
+    int n = 0;
+
+    for (int i = 0; i < f->n; i++)
+        n += strstr(f->v[i].text, part) != NULL;
+    return n;
+}
+
+/* The context is lowered as far as that helps, and what is said of it is true. */
+static void context_of_what_does_not_fit(void **state)
+{
+    static const struct {
+        const char *machine;
+        int64_t context;
+        const char *note;
+    } cases[] = {
+        {"host(ram=100M,bw=100G,gpus=1*H200)", 163840, NULL                                             }, /* the cache lies on the GPU */
+        { "host(ram=100M,bw=100G)",            64,     "64 positions, and even so the plan does not fit"},
+    };
+    char path[512];
+
+    (void)state;
+    snprintf(path, sizeof path, "%s/models/tiny-v3-q4_k_m.gguf", TEST_DATA);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct case_plan c;
+        support_open(&c, path, cases[i].machine, NULL);
+        c.in.opt.n_context = 0;
+        support_plan(&c);
+        assert_false(c.plan.fits);
+        assert_int_equal(c.plan.opt.n_context, cases[i].context);
+        assert_int_equal(has_finding(&c.findings, "lowered"), cases[i].note != NULL);
+        if (cases[i].note)
+            support_want(&c.findings, FINDING_NOTE, -1, cases[i].note);
+        support_close(&c);
+    }
+}
+
+static void ranks_without_a_gpu(void **state)
+{
+    static const struct {
+        const char *machine, *warning;
+    } cases[] = {
+        {"host(ram=8G,bw=20G,gpus=2*RTX3090)",                      NULL                            },
+        { "host(ram=8G,bw=20G,ranks=7)",                            NULL                            },
+        { "host(ram=8G,bw=20G,gpus=2*RTX3090,ranks=1)",             NULL                            },
+        { "host(ram=8G,bw=20G,gpus=2*RTX3090,ranks=7)",             "5 of 7 ranks have no GPU"      },
+        { "host(ram=8G,bw=20G,gpus=2*RTX3090,ranks=7)",             "--ranks 2 has one for each GPU"},
+        { "host(ram=8G,bw=20G,gpus=1*RTX3090),host(ram=8G,bw=20G)", "CUDA* moves them"              },
+    };
+    char path[512];
+
+    (void)state;
+    snprintf(path, sizeof path, "%s/models/tiny-v3-q4_k_m.gguf", TEST_DATA);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct case_plan c;
+        support_open(&c, path, cases[i].machine, NULL);
+        support_plan(&c);
+        assert_int_equal(has_finding(&c.findings, "have no GPU"), cases[i].warning != NULL);
+        if (cases[i].warning)
+            support_want(&c.findings, FINDING_WARNING, -1, cases[i].warning);
+        support_close(&c);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -354,6 +419,8 @@ int main(void)
         cmocka_unit_test(real_shapes_are_the_engine),
         cmocka_unit_test(big_cluster),
         cmocka_unit_test(too_small),
+        cmocka_unit_test(context_of_what_does_not_fit),
+        cmocka_unit_test(ranks_without_a_gpu),
         cmocka_unit_test(small_tensors_far_from_their_gpu),
         cmocka_unit_test(any_number_of_ranks),
         cmocka_unit_test(frequent_experts_first),
