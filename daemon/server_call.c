@@ -85,7 +85,7 @@ void server_call_read(struct server_call *c, const struct service *s, const void
     enum err_code rc = envelope_decode(&c->question, bytes, n, PROTO_QUESTION_MAX, &path, &e);
     read_agent(c);
     if (rc != ERR_OK)
-        snprintf(c->complaint, sizeof c->complaint, "%s", e.msg);
+        snprintf(c->complaint, sizeof c->complaint, "%.150s", e.msg);
     if (rc == ERR_UNSUPPORTED)
         server_call_refuse(c, LATENTD__ERROR_CODE__ERROR_BAD_VERSION, NULL, 0, e.msg);
     else if (rc != ERR_OK)
