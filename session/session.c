@@ -94,6 +94,17 @@ static enum err_code make_plan(struct session *s, const struct options *o, int64
     return planning_make(x, s->model, e);
 }
 
+/* All ranks learn how it went; the one that knows says it as a single process would. */
+static enum err_code share_verdict(enum err_code rc, struct err *e)
+{
+    struct err own = *e;
+    enum err_code any = comm_share_error(comm, rc, e);
+
+    if (rc != ERR_OK && any == rc)
+        *e = own;
+    return any;
+}
+
 static enum err_code load(struct session *s, const struct options *o, int64_t n_context,
                           struct err *e)
 {
@@ -107,7 +118,7 @@ static enum err_code load(struct session *s, const struct options *o, int64_t n_
         rc = planning_judge(&s->planning, e);
     }
     if (comm) {
-        TRY(comm_share_error(comm, rc, e));
+        TRY(share_verdict(rc, e));
         TRY(processes_agree_on_plan(comm, &s->planning.plan, e));
         if (!apart)
             processes_bind(comm, &s->planning.plan);

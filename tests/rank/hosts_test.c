@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* tests/rank/hosts_test.c - ranks on two hosts, made of network and UTS namespaces.
+/* tests/rank/hosts_test.c COMM_WORKER LATENT - ranks on two hosts, made of network and UTS
+ * namespaces.
  *
  * This process becomes host latent-a; a child that only sleeps holds host latent-b.  A pair of
  * virtual interfaces joins them, and mpirun reaches the other through a script with nsenter, as it
@@ -28,7 +29,7 @@ enum { SKIPPED = 77, RANKS = 4 };
 
 static const double start_s = 40, deadline_s = 2, end_s = 4;
 
-static const char *worker;
+static const char *worker, *latent;
 static pid_t other_host;
 
 /* ---- Hosts ------------------------------------------------------------------------------ */
@@ -64,9 +65,9 @@ static pid_t start_other_host(void)
 /* Runs a line of shell; B stands for entering the other host. */
 static int shell(const char *line)
 {
-    char all[1024];
+    char all[2048];
 
-    snprintf(all, sizeof all, "B='nsenter -t %d -n -u --'; %s", (int)other_host, line);
+    (void)snprintf(all, sizeof all, "B='nsenter -t %d -n -u --'; %s", (int)other_host, line);
     return system(all) == 0;
 }
 
@@ -98,20 +99,29 @@ static int set_up(void **state)
 
 /* ---- Jobs -------------------------------------------------------------------------------- */
 
-static void start(struct mpi_job *j, const char *mode, const char *a, const char *b)
+enum { MAX_WORDS = 16 };
+
+/* words: what every rank runs, up to NULL. */
+static void start_words(struct mpi_job *j, const char *const *words)
 {
     static char agent[600];
     snprintf(agent, sizeof agent, "%s/agent", temp_dir);
-    const char *argv[] = { "--host", "10.77.0.1:2,10.77.0.2:2",
-                           "-np",    "4",
-                           "--mca",  "plm_rsh_agent",
-                           agent,    "--mca",
-                           "btl",    "tcp,self",
-                           worker,   mode,
-                           a,        b,
-                           NULL };
+    const char *argv[10 + MAX_WORDS] = { "--host", "10.77.0.1:2,10.77.0.2:2",
+                                         "-np",    "4",
+                                         "--mca",  "plm_rsh_agent",
+                                         agent,    "--mca",
+                                         "btl",    "tcp,self" };
 
+    for (int i = 0; i + 1 < MAX_WORDS && words[i]; i++)
+        argv[10 + i] = words[i];
     job_start(j, argv, 1);
+}
+
+static void start(struct mpi_job *j, const char *mode, const char *a, const char *b)
+{
+    const char *words[] = { worker, mode, a, b, NULL };
+
+    start_words(j, words);
 }
 
 static void run(const char *mode, const char *a, const char *b)
@@ -146,6 +156,31 @@ static void data_reaches_everybody(void **state)
 {
     (void)state;
     run("data", NULL, NULL);
+}
+
+/* A model on both hosts, its middle experts on the other one: the logits of one process. */
+static void a_model_gives_the_same_bits(void **state)
+{
+    static const char model[] = TEST_DATA "/models/tiny-v3-q4_k_m.gguf";
+    static struct mpi_job j;
+    const char *words[] = { latent,     "logits",
+                            "-m",       model,
+                            "--tokens", "5,77,1000,3,900,42",
+                            "-t",       "1",
+                            "-ot",      "blk\\.1\\..*exps=CPU1",
+                            "-o",       "hosts.npy",
+                            NULL };
+    char line[1024];
+
+    (void)state;
+    (void)snprintf(line, sizeof line, "%s logits -q -m %s --tokens %s -t 1 -o one.npy", latent,
+                   words[3], words[5]);
+    assert_true(shell(line));
+    start_words(&j, words);
+    int ended = job_read(&j, NULL, 0, 60);
+    job_end(&j, NULL, 0);
+    if (!ended || job_exit(&j) != 0 || !shell("cmp one.npy hosts.npy"))
+        fail_msg("ended %d, exit %d: %s", ended, job_exit(&j), j.text);
 }
 
 static void term_to_rank_0_ends_all(void **state)
@@ -230,14 +265,19 @@ static int skipped(const char *why)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sums_are_exact),          cmocka_unit_test(data_reaches_everybody),
-        cmocka_unit_test(term_to_rank_0_ends_all), cmocka_unit_test(a_killed_rank_is_named),
-        cmocka_unit_test(a_stopped_rank_is_named), cmocka_unit_test(a_cut_link_ends_both_sides),
+        cmocka_unit_test(sums_are_exact),
+        cmocka_unit_test(data_reaches_everybody),
+        cmocka_unit_test(a_model_gives_the_same_bits),
+        cmocka_unit_test(term_to_rank_0_ends_all),
+        cmocka_unit_test(a_killed_rank_is_named),
+        cmocka_unit_test(a_stopped_rank_is_named),
+        cmocka_unit_test(a_cut_link_ends_both_sides),
     };
 
-    if (argc != 2)
+    if (argc != 3)
         return 2;
     worker = argv[1];
+    latent = argv[2];
     if (!become_host("latent-a"))
         return skipped("network and UTS namespaces are not permitted here");
     other_host = start_other_host();
