@@ -120,7 +120,6 @@ enum err_code remote_err(const struct latent_error *from, struct err *e)
         return err_set(e, ERR_CANCELLED, "interrupted");
     case LATENT_USAGE:
     case LATENT_INVALID_PARAMETER:
-    case LATENT_PROMPT_TOO_LONG:
     case LATENT_ID_CONFLICT:
         return err_set(e, ERR_USAGE, "%s", from->message);
     case LATENT_NO_MEMORY:

@@ -1,0 +1,79 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+#
+# daemon_test.sh LATENT LATENTD DATA: what a user sees of a real daemon with a small model: the
+# same text as from `latent generate`, over three SIGKILLs too, a conversation, a clean end.
+set -u
+latent=$1
+latentd=$2
+model=$3/models/tiny-v3-q4_k_m.gguf
+work=$(mktemp -d)
+endpoint=ipc://$work/socket
+daemon=
+trap '[ -z "$daemon" ] || kill -KILL "$daemon"; rm -rf "$work"' EXIT
+
+fail() {
+    echo "FAILED: $*; the daemon says:"
+    tail -n 20 "$work/log"
+    exit 1
+}
+
+start_daemon() {
+    "$latentd" -m "$model" --listen "$endpoint" --state-dir "$work/state" -c 4096 -np 4 -t 1 \
+        >>"$work/log" 2>&1 &
+    daemon=$!
+}
+
+# client ARGS...: latent with the endpoint, quiet where it can be; stdout is in $work/out.
+client() {
+    local command=$1
+    shift
+    "$latent" "$command" --endpoint "$endpoint" "$@" >"$work/out" 2>"$work/err" </dev/null ||
+        fail "latent $command $*: $(cat "$work/err")"
+}
+
+mkdir "$work/state"
+start_daemon
+for _ in $(seq 300); do
+    "$latent" status --endpoint "$endpoint" >"$work/out" 2>/dev/null && grep -q serving "$work/out" && break
+    sleep 0.1
+done
+client status
+grep -q 'health      green' "$work/out" || fail "not green: $(cat "$work/out")"
+grep -q RANK0 "$work/out" || fail "status has no plan"
+
+"$latent" generate -m "$model" -p 'Once upon' -n 800 --seed 5 -t 1 -q >"$work/want" || fail generate
+client submit -p 'Once upon' -n 800 --seed 5 -q
+cmp "$work/want" "$work/out" || fail "the daemon's text is not that of generate"
+
+rm "$work/out"
+"$latent" submit --endpoint "$endpoint" -p 'Once upon' -n 800 --seed 5 --id killed \
+    >"$work/killed" 2>"$work/err" &
+submit=$!
+for _ in 1 2 3; do
+    sleep 0.8
+    kill -KILL "$daemon"
+    wait "$daemon" 2>/dev/null
+    start_daemon
+done
+kill -0 "$submit" || fail "the stream ended before the third kill"
+wait "$submit" || fail "submit over three kills: $(cat "$work/err")"
+cmp "$work/want" "$work/killed" || fail "another text after three kills"
+client follow killed -q
+cmp "$work/want" "$work/out" || fail "follow gives another text"
+client list
+grep -q '^killed .* ended .* length' "$work/out" || fail "list: $(cat "$work/out")"
+client metrics
+grep -q '^latentd_up 1' "$work/out" || fail "metrics: $(cat "$work/out")"
+
+printf 'hello\nand then?\n' | "$latent" chat --endpoint "$endpoint" -n 8 --temp 0 -q \
+    >"$work/out" 2>"$work/err" || fail "chat: $(cat "$work/err")"
+[ "$(wc -l <"$work/out")" -ge 2 ] || fail "chat answers: $(cat "$work/out")"
+
+client drain --wait
+"$latent" submit --endpoint "$endpoint" -p x 2>"$work/err" && fail "it drains, and takes a request"
+grep -q draining "$work/err" || fail "$(cat "$work/err")"
+kill "$daemon"
+wait "$daemon" || fail "exit status $? after SIGTERM"
+daemon=
+[ ! -e "$work/socket" ] || fail "its socket is left"
