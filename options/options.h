@@ -66,8 +66,8 @@ void options_free(struct options *o);
  * Errors: ERR_IO; ERR_USAGE with file, line, what is wrong and what it wants; ERR_NOMEM. */
 enum err_code options_read_config(struct options *o, const char *path, struct err *e);
 
-/* The options that command `to` needs to have the values of o, as words appended to *words, which are
- * o's too.  Errors: ERR_NOMEM. */
+/* The options that command `to` needs to have the values of o, as words appended to *words, which
+ * are o's too.  Errors: ERR_NOMEM. */
 enum err_code options_pass_on(struct options *o, enum command_id to, struct text_list *words,
                               struct err *e);
 

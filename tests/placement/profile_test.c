@@ -18,13 +18,13 @@ static const struct profile sample = {
     .cpu = "Test CPU",
     .cores = 4,
     .numa = 2,
-    .reads = {{ 1, 0, 10e9 }, { 4, PROFILE_ALL_NODES, 44e9 }, { 2, PROFILE_ALL_NODES, 30e9 }},
+    .reads = {{ 1, 0, 10e9 },         { 4, PROFILE_ALL_NODES, 44e9 }, { 2, PROFILE_ALL_NODES, 30e9 }},
     .n_reads = 3,
     .int8_ops_per_s = 5e11,
     .bf16_ops_per_s = 2e11,
     .f32_ops_per_s = 1e11,
     .disk_bytes_per_s = 3e9,
-    .sums = {{ 8, 1, 30, 20, 1e9 }, { 2, 1, 8, 3, 5e9 }, { 3, 3, 90, 80, 1e8 }},
+    .sums = { { 8, 1, 30, 20, 1e9 }, { 2, 1, 8, 3, 5e9 },            { 3, 3, 90, 80, 1e8 }         },
     .n_sums = 3,
 };
 
@@ -126,7 +126,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(there_and_back),
         cmocka_unit_test(only_this_machine),
-        cmocka_unit_test(newer_sums_replace_older), cmocka_unit_test(files_that_are_none),
+        cmocka_unit_test(newer_sums_replace_older),
+        cmocka_unit_test(files_that_are_none),
     };
 
     return cmocka_run_group_tests(tests, temp_dir_enter, temp_dir_remove);
