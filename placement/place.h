@@ -19,6 +19,13 @@ struct place {
     int named_one;         /* the target names a single device */
 };
 
+/* Layers in which a rule's tensors draw others after them: how many, and the first. */
+struct pulled {
+    int n, layer, tensor, decider;
+    const char *what;
+};
+enum { PULLED_GROUPS = 3 }; /* heads, columns, vocabulary */
+
 /* A step's context. */
 struct planner {
     struct plan *p;
@@ -32,6 +39,7 @@ struct planner {
     int *host_attends;           /* [n_ranks] attention of some layer is in host memory          */
     int *far;                    /* [n_rules] whole tensors that a rule takes away from its GPU   */
     int *everywhere;             /* [n_rules] whole tensors of a rule that names one device       */
+    struct pulled *pulled;       /* [n_rules][PULLED_GROUPS]                                      */
 };
 
 /* plan_devices.c */

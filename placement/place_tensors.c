@@ -5,6 +5,7 @@
  * Reading order: parts; tensors that stand on every rank; groups that are sliced together; layers;
  * buffers.
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -137,22 +138,18 @@ static int deciding_tensor(const struct planner *k, const struct group *g)
     return best;
 }
 
-static void warn_pulled_together(struct planner *k, const struct group *g, int decider)
+static void note_pulled_together(struct planner *k, const struct group *g, int decider)
 {
-    char label[256];
+    int group = g->axis == AXIS_HEADS ? 0 : g->axis == AXIS_COLUMNS ? 1 : 2;
+    struct pulled *x = &k->pulled[k->in->match->rule_of[decider] * PULLED_GROUPS + group];
 
-    for (int i = 0; i < g->n; i++) {
-        const struct place *place = place_of(k, g->tensor[i]);
-        if (place != place_of(k, decider)) {
-            findings_add(
-                k->findings, FINDING_WARNING, k->in->match->rule_of[decider],
-                "%s: the %s of layer %d are computed together, so that %s follows %s",
-                rule_label(k->in->rules, k->in->match->rule_of[decider], label, sizeof label),
-                g->what, g->layer, k->p->tensors[g->tensor[i]].t->name,
-                k->p->tensors[decider].t->name);
+    for (int i = 0; i < g->n; i++)
+        if (place_of(k, g->tensor[i]) != place_of(k, decider)) {
+            if (x->n == 0)
+                *x = (struct pulled){ 0, g->layer, g->tensor[i], decider, g->what };
+            x->n++;
             return;
         }
-    }
 }
 
 static enum err_code slice_tensor(struct planner *k, const struct group *g, int t,
@@ -208,7 +205,7 @@ static enum err_code place_group(struct planner *k, const struct group *g, struc
 
     if (decider >= 0) {
         TRY(list_of_place(&common, place_of(k, decider), e));
-        warn_pulled_together(k, g, decider);
+        note_pulled_together(k, g, decider);
     }
     note_shares(k, g, &common);
     for (int i = 0; rc == ERR_OK && i < g->n; i++) {
@@ -315,6 +312,25 @@ static void warn_far(struct planner *k)
                          rule_label(k->in->rules, r, label, sizeof label), k->far[r]);
 }
 
+static void warn_pulled_together(struct planner *k)
+{
+    char label[256], more[48];
+
+    for (int i = 0; i < k->in->rules->n * PULLED_GROUPS; i++) {
+        const struct pulled *x = &k->pulled[i];
+        if (x->n == 0)
+            continue;
+        more[0] = '\0';
+        if (x->n > 1)
+            snprintf(more, sizeof more, "; %d more layer%s alike", x->n - 1, x->n == 2 ? "" : "s");
+        findings_add(k->findings, FINDING_WARNING, i / PULLED_GROUPS,
+                     "%s: the %s of layer %d are computed together, so that %s follows %s%s",
+                     rule_label(k->in->rules, i / PULLED_GROUPS, label, sizeof label), x->what,
+                     x->layer, k->p->tensors[x->tensor].t->name, k->p->tensors[x->decider].t->name,
+                     more);
+    }
+}
+
 /* A rule that names one device for what stands on every rank. */
 static void warn_everywhere(struct planner *k)
 {
@@ -339,6 +355,7 @@ enum err_code place_tensors(struct planner *k, struct err *e)
         TRY(place_attention(k, l, e));
         TRY(place_ffn(k, l, e));
     }
+    warn_pulled_together(k);
     warn_everywhere(k);
     warn_far(k);
     return ERR_OK;

@@ -157,7 +157,8 @@ static enum err_code planner_allocate(struct planner *k, struct err *e)
     k->host_attends = calloc(ranks, sizeof *k->host_attends);
     k->far = calloc((size_t)k->in->rules->n + 1, sizeof *k->far);
     k->everywhere = calloc((size_t)k->in->rules->n + 1, sizeof *k->everywhere);
-    if (!k->all_main || !k->shares || !k->host_attends || !k->far || !k->everywhere)
+    k->pulled = calloc((size_t)k->in->rules->n * PULLED_GROUPS + 1, sizeof *k->pulled);
+    if (!k->all_main || !k->shares || !k->host_attends || !k->far || !k->everywhere || !k->pulled)
         return err_set(e, ERR_NOMEM, "no memory to plan for %d ranks", k->p->n_ranks);
     for (int r = 0; r < k->p->n_ranks; r++)
         k->all_main[r] = k->p->ranks[r].main;
@@ -174,6 +175,7 @@ static void planner_free(struct planner *k)
     free(k->host_attends);
     free(k->far);
     free(k->everywhere);
+    free(k->pulled);
     free(k->index_of);
 }
 

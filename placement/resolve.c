@@ -37,7 +37,8 @@ static int add_gpus(struct resolving *x, const struct target_part *t)
     int last = t->last == INT_MAX ? p->n_gpus - 1 : t->last;
 
     if (p->n_gpus == 0)
-        return fail(x, "no GPU is in this plan; describe the machine with --devices, or write CPU");
+        return fail(x, "no GPU is in this plan; write CPU, or describe a machine that has some to "
+                       "latent plan with --devices");
     if (last >= p->n_gpus) {
         snprintf(x->why, sizeof x->why, "no CUDA%d: this plan has %d GPU%s, CUDA0 to CUDA%d", last,
                  p->n_gpus, p->n_gpus == 1 ? "" : "s", p->n_gpus - 1);

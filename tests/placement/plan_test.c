@@ -344,6 +344,24 @@ static void too_small(void **state)
     support_close(&c);
 }
 
+/* A rule that is wrong in every layer is told of once. */
+static void layers_that_are_alike(void **state)
+{
+    struct case_plan c;
+    char path[512];
+
+    (void)state;
+    snprintf(path, sizeof path, "%s/models/tiny-v3-q4_k_m.gguf", TEST_DATA);
+    support_open(&c, path, "host(ram=8G,bw=20G,ranks=3)", "attn_output=RANK1");
+    support_plan(&c);
+    support_check_complete(&c);
+    support_want(&c.findings, FINDING_WARNING, -1,
+                 "of layer 0 are computed together, so that blk.0.attn_q_b.weight follows "
+                 "blk.0.attn_output.weight; 2 more layers alike");
+    assert_int_equal(findings_count(&c.findings, FINDING_WARNING, 0), 1);
+    support_close(&c);
+}
+
 static int has_finding(const struct findings *f, const char *part)
 {
     int n = 0;
@@ -421,6 +439,7 @@ int main(void)
         cmocka_unit_test(too_small),
         cmocka_unit_test(context_of_what_does_not_fit),
         cmocka_unit_test(ranks_without_a_gpu),
+        cmocka_unit_test(layers_that_are_alike),
         cmocka_unit_test(small_tensors_far_from_their_gpu),
         cmocka_unit_test(any_number_of_ranks),
         cmocka_unit_test(frequent_experts_first),
