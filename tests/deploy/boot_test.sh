@@ -118,8 +118,8 @@ sleep 1
 
 # ---- gone -------------------------------------------------------------------------------------
 
-sys dpkg --purge latentd >"$work/log" 2>&1 || { cat "$work/log"; fail "purge"; }
 rm -f "$root"/etc/latentd/{two,other}.conf
+sys dpkg --purge latentd >"$work/log" 2>&1 || { cat "$work/log"; fail "purge"; }
 left=$(cd "$root" && find etc usr var/lib srv -xdev -name '*latent*' -not -path 'var/lib/dpkg/*')
 [ -z "$left" ] || fail "purged, but there is: $left"
 ! sys grep latentd /etc/passwd /etc/group || fail "purged: the user is left"
