@@ -2,7 +2,7 @@
 /* tests/daemon/kills_test.c - SIGKILL of the daemon, of a rank, and a journal that cannot be
  * written, at random moments: every token is seen once, and the text is the undisturbed one.
  *
- * usage: kills_test LATENTD-RANK KILLS
+ * usage: kills_test LATENTD-RANK KILLS, or $LATENTD_KILLS if that is set
  *
  * The daemon is a child that writes the events it shows into a pipe.  The test is the client: it
  * keeps the cursors, and gives them to the next child.
@@ -288,7 +288,8 @@ int main(int argc, char **argv)
     if (argc != 3)
         return 2;
     rank_program = argv[1];
-    n_kills = atoi(argv[2]);
+    const char *count = getenv("LATENTD_KILLS");
+    n_kills = atoi(count ? count : argv[2]);
     log_set_program("latentd");
     log_set_quiet(getenv("LATENTD_TEST_LOG") == NULL);
     return cmocka_run_group_tests_name("daemon/kills", tests, temp_dir_enter, temp_dir_remove);

@@ -1,0 +1,54 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+#
+# soak_test.sh LATENTD LATENT LOAD MODEL: 64 clients at once for 20 seconds ($LATENTD_SOAK_SECONDS):
+# each reply is the one that the request gets alone, memory stays where it is, no page is lost.
+set -euo pipefail
+
+latentd=$1 latent=$2 load=$3 model=$4
+seconds=${LATENTD_SOAK_SECONDS:-20}
+work=$(mktemp -d)
+endpoint=ipc://$work/latentd.sock
+daemon=0
+cleanup() {
+    [ "$daemon" = 0 ] || kill -KILL "$daemon" 2>/dev/null || true
+    rm -rf "$work"
+}
+trap cleanup EXIT
+fail() { echo "soak: $*" >&2; cat "$work/log" >&2; exit 1; }
+
+# A cache so small that all of it is in use, and so in memory, long before the first look.
+"$latentd" -q -m "$model" -c 4096 --reuse strict --listen "$endpoint" --state-dir "$work/state" \
+    2>"$work/log" &
+daemon=$!
+status() { "$latent" status --endpoint "$endpoint" 2>/dev/null; }
+for ((i = 0; i < 300; i++)); do
+    ! status | grep -q '^health *green' || break
+    sleep 0.1
+done
+status | grep '^health *green' >/dev/null || fail "it does not become green"
+rank=$(pgrep -P "$daemon")
+kib() { awk '/^VmRSS:/ { print $2 }' "/proc/$1/status"; }
+
+soak() { # SECONDS
+    "$load" "$endpoint" 64 "$1" >"$work/load" 2>&1 ||
+        { cat "$work/load"; fail "a reply is another one than alone"; }
+}
+soak 5 # what is needed once is there after this
+before=$(kib "$rank") before_daemon=$(kib "$daemon")
+soak "$seconds"
+after=$(kib "$rank") after_daemon=$(kib "$daemon")
+cat "$work/load"
+echo "memory: rank $before -> $after KiB, daemon $before_daemon -> $after_daemon KiB"
+
+change=$((after - before))
+[ $((50 * ${change#-})) -le "$before" ] || fail "the rank's memory changed by more than 2 %"
+# SQLite keeps up to 2 MiB of the journal's pages for each of its three connections.
+[ $((after_daemon - before_daemon)) -le 6144 ] || fail "the daemon's memory grows"
+status | grep '^pages  *0 of ' >/dev/null || fail "pages are lost: $(status | grep '^pages')"
+
+kill -TERM "$daemon"
+result=0
+wait "$daemon" || result=$?
+daemon=0
+[ $result = 0 ] || fail "stopped with status $result"
