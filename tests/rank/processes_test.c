@@ -275,6 +275,31 @@ static void crowded_ranks_raise_no_alarm(void **state)
         fail_msg("ended %d, exit %d: %s", ended, job_exit(&j), j.text);
 }
 
+/* One for less than the deadline, all for more: when they go on nobody blames another. */
+static void a_pause_raises_no_alarm(void **state)
+{
+    static struct mpi_job j;
+    pid_t pids[3];
+
+    (void)state;
+    start_steps(&j, 3, 0, "run", pids);
+    kill(pids[1], SIGSTOP);
+    job_read(&j, NULL, 0, 1);
+    kill(pids[1], SIGCONT);
+    job_read(&j, NULL, 0, 0.5);
+    for (int r = 0; r < 3; r++)
+        kill(pids[r], SIGSTOP);
+    job_read(&j, NULL, 0, 3);
+    for (int r = 0; r < 3; r++)
+        kill(pids[r], SIGCONT);
+    int ended = job_read(&j, NULL, 0, 3);
+    kill(pids[0], SIGTERM);
+    int quit = job_read(&j, NULL, 0, 10);
+    job_end(&j, pids, 3);
+    if (ended || !quit || job_exit(&j) != 0)
+        fail_msg("ended %d, exit %d: %s", ended, job_exit(&j), j.text);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -287,6 +312,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_hung_rank_is_named),
         cmocka_unit_test(killed_and_stopped_ranks_are_noticed),
         cmocka_unit_test(crowded_ranks_raise_no_alarm),
+        cmocka_unit_test(a_pause_raises_no_alarm),
     };
 
     if (argc != 2)
