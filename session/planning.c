@@ -175,10 +175,25 @@ enum err_code planning_judge(const struct planning *x, struct err *e)
                    x->changes.n > 0 ? x->changes.text[0] : "");
 }
 
-/* One line for each rank. */
+static void log_device(const struct plan *p, const struct plan_device *d)
+{
+    char weights[32], cache[32], buffers[32], left[32];
+
+    str_bytes(weights, sizeof weights, (double)d->weights_bytes);
+    str_bytes(cache, sizeof cache, (double)d->cache_bytes);
+    str_bytes(buffers, sizeof buffers,
+              (double)(d->activation_bytes + d->staging_bytes + d->comm_bytes));
+    str_bytes(left, sizeof left, (double)plan_slack(d));
+    log_info("%s: %s of weights, %s of cache for %lld positions, %s of buffers, %s left", d->name,
+             weights, cache, (long long)p->opt.n_context, buffers, left);
+}
+
+/* One line for each rank; of many, for the one with least room. */
 void planning_log(const struct planning *x)
 {
+    enum { MANY = 16 };
     const struct plan *p = &x->plan;
+    int fullest = 0;
 
     for (int i = 0; i < x->findings.n; i++)
         if (x->findings.v[i].level == FINDING_WARNING)
@@ -186,15 +201,14 @@ void planning_log(const struct planning *x)
         else if (x->findings.v[i].level == FINDING_NOTE)
             log_info("%s", x->findings.v[i].text);
     for (int i = 0; i < p->n_devices && p->n_devices > 1; i++) {
-        const struct plan_device *d = &p->devices[i];
-        char weights[32], cache[32], buffers[32], left[32];
-        str_bytes(weights, sizeof weights, (double)d->weights_bytes);
-        str_bytes(cache, sizeof cache, (double)d->cache_bytes);
-        str_bytes(buffers, sizeof buffers,
-                  (double)(d->activation_bytes + d->staging_bytes + d->comm_bytes));
-        str_bytes(left, sizeof left, (double)plan_slack(d));
-        log_info("%s: %s of weights, %s of cache for %lld positions, %s of buffers, %s left",
-                 d->name, weights, cache, (long long)p->opt.n_context, buffers, left);
+        if (p->n_devices <= MANY)
+            log_device(p, &p->devices[i]);
+        if (plan_slack(&p->devices[i]) < plan_slack(&p->devices[fullest]))
+            fullest = i;
+    }
+    if (p->n_devices > MANY) {
+        log_info("%d ranks; the fullest:", p->n_ranks);
+        log_device(p, &p->devices[fullest]);
     }
 }
 

@@ -38,7 +38,7 @@ enum err_code planning_make(struct planning *x, const struct model *m, struct er
  * the cheapest change. */
 enum err_code planning_judge(const struct planning *x, struct err *e);
 
-/* Warnings, notes and a line for each device of several. */
+/* Warnings, notes, and a line for each device of several; of many, for the fullest. */
 void planning_log(const struct planning *x);
 
 void planning_free(struct planning *x);
