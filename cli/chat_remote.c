@@ -129,6 +129,8 @@ enum err_code chat_remote(const struct options *o, struct err *e)
 {
     struct talk t = { .o = o };
 
+    if (o->given[OPTION_model])
+        log_warn("-m: means nothing with --endpoint; the daemon has its own model");
     remote_interrupt_begin();
     enum err_code rc = remote_open(&t.r, o, e);
     if (rc == ERR_OK) {

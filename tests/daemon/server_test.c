@@ -547,6 +547,47 @@ static void a_long_question_is_answered(void **state)
     close(fd);
 }
 
+/* It goes away while its question is tokenized. */
+static void nobody_waits_for_a_long_answer(void **state)
+{
+    Latentd__Envelope m = question(LATENTD__METHOD__METHOD_SUBMIT);
+    Latentd__SubmitRequest q = plain("away", 1);
+    size_t n = 2000000;
+
+    (void)state;
+    q.text = (ProtobufCBinaryData){ n, malloc(n) };
+    assert_non_null(q.text.data);
+    memset(q.text.data, 'b', n);
+    m.body_case = LATENTD__ENVELOPE__BODY_SUBMIT;
+    m.submit = &q;
+    for (int i = 0; i < 3; i++) {
+        int fd = sp_connect(address);
+        assert_int_equal(sp_ask(fd, 0, 1, &m), 0);
+        close(fd);
+    }
+    free(q.text.data);
+    assert_true(alive());
+}
+
+static void a_question_may_come_byte_by_byte(void **state)
+{
+    static const char bytes[] = "\x01\0\0\0\0\0\0\0\x0b\x80\0\0\x09\x08\x01\x10\x09\xc2\x01\0";
+    int fd = sp_connect(address);
+    uint32_t id = 0;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof bytes - 1; i++) {
+        assert_int_equal(send(fd, bytes + i, 1, MSG_NOSIGNAL), 1);
+        usleep(500);
+    }
+    Latentd__Envelope *a = sp_answer(fd, 0, 5000, &id);
+    assert_non_null(a);
+    assert_int_equal(id, 9);
+    assert_non_null(a->health_reply);
+    envelope_free(&a);
+    close(fd);
+}
+
 /* ---- Addresses ----------------------------------------------------------- */
 
 static enum err_code listen_at(const char *at, struct err *e)
@@ -688,6 +729,32 @@ static void many_wait_at_once(void **state)
         close(fds[i]);
     }
     close(first);
+}
+
+/* More questions on one connection than may be open: the rest is read when there is room. */
+static void one_connection_asks_much(void **state)
+{
+    enum { MANY = 3 * SERVER_CONN_CALLS + 5 };
+    int fd = sp_connect(address), seen[MANY] = { 0 };
+    uint32_t id;
+
+    (void)state;
+    submit(fd, "much", 9);
+    for (uint32_t i = 0; i < MANY; i++)
+        send_next(fd, i, "much", 0, 20000);
+    assert_int_equal(wait_for_waiters(SERVER_CONN_CALLS), SERVER_CONN_CALLS);
+    usleep(50000);
+    assert_int_equal(fake_book_waiters(book), SERVER_CONN_CALLS);
+    fake_book_produce(book, "much", 1);
+    for (int i = 0; i < MANY; i++) {
+        Latentd__Envelope *a = sp_answer(fd, 0, 10000, &id);
+        assert_non_null(a);
+        assert_in_range(id, 0, MANY - 1);
+        assert_int_equal(seen[id]++, 0);
+        assert_int_equal(a->next_reply->cursor, 1);
+        envelope_free(&a);
+    }
+    close(fd);
 }
 
 /* Asks for much and takes nothing: it is closed, and nobody else notices. */
@@ -844,10 +911,13 @@ int main(void)
         cmocka_unit_test(raw_bytes_do_no_harm),
         cmocka_unit_test(a_frame_too_large_ends_the_connection),
         cmocka_unit_test(a_long_question_is_answered),
+        cmocka_unit_test(nobody_waits_for_a_long_answer),
+        cmocka_unit_test(a_question_may_come_byte_by_byte),
         cmocka_unit_test(a_path_is_taken_with_care),
         cmocka_unit_test(addresses_that_are_refused),
         cmocka_unit_test(tcp_wants_its_token),
         cmocka_unit_test(many_wait_at_once),
+        cmocka_unit_test(one_connection_asks_much),
         cmocka_unit_test(who_never_reads_is_closed),
         cmocka_unit_test(ten_thousand_connections),
         cmocka_unit_test(answers_come_fast),
