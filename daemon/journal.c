@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* daemon/journal.c - the thread of the journal, its queue, its directory; see journal.h.
  *
- * Reading order: entries; the directory; reading back; what is forgotten; the two threads; the
+ * Reading order: the directory; reading back; what is forgotten; the two threads; the
  * interface.
  */
 #include "daemon/journal.h"
@@ -63,62 +63,6 @@ struct journal {
     int stopping, hurry, ok;
     char why[256];
 };
-
-/* ---- Entries -------------------------------------------------------------- */
-
-struct journal_entry *journal_entry_new(int64_t ms)
-{
-    struct journal_entry *x = calloc(1, sizeof *x);
-
-    if (x)
-        x->ms = ms;
-    return x;
-}
-
-void journal_entry_free(struct journal_entry *x)
-{
-    if (!x)
-        return;
-    for (int i = 0; i < x->n_ends; i++)
-        free(x->ends[i].tokens);
-    str_free(&x->spec);
-    free(x->tokens);
-    free(x->ends);
-    free(x);
-}
-
-/* Room for one more of an array.  Returns 0, or -1. */
-static int grow(void *array, int *cap, int n, size_t size)
-{
-    void *old, *grown;
-
-    if (n < *cap)
-        return 0;
-    int more = *cap ? 2 * *cap : 8;
-    memcpy(&old, array, sizeof old);
-    grown = realloc(old, (size_t)more * size);
-    if (!grown)
-        return -1;
-    memcpy(array, &grown, sizeof grown);
-    *cap = more;
-    return 0;
-}
-
-int journal_entry_add_token(struct journal_entry *x, int64_t number, int32_t token)
-{
-    if (grow(&x->tokens, &x->cap_tokens, x->n_tokens, sizeof *x->tokens))
-        return -1;
-    x->tokens[x->n_tokens++] = (struct journal_token){ .number = number, .token = token };
-    return 0;
-}
-
-int journal_entry_add_end(struct journal_entry *x, const struct journal_end *end)
-{
-    if (grow(&x->ends, &x->cap_ends, x->n_ends, sizeof *x->ends))
-        return -1;
-    x->ends[x->n_ends++] = *end;
-    return 0;
-}
 
 /* ---- The directory -------------------------------------------------------- */
 
@@ -233,7 +177,7 @@ static struct span *find_span(struct journal *j, int64_t number)
 /* Numbers come in ascending order. */
 static int add_span(struct journal *j, int64_t number)
 {
-    if (grow(&j->spans, &j->cap_spans, j->n_spans, sizeof *j->spans))
+    if (journal_grow(&j->spans, &j->cap_spans, j->n_spans, sizeof *j->spans))
         return -1;
     j->spans[j->n_spans++] = (struct span){ .number = number };
     return 0;

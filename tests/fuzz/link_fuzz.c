@@ -77,9 +77,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     if (size == 0)
         return 0;
-    struct link_frame f = { .kind = data[0],
-                            .payload = (uint8_t *)(uintptr_t)data + 1,
-                            .n = size - 1 };
+    struct link_frame f = { .kind = data[0], .payload = (uint8_t *)data + 1, .n = size - 1 };
     if (f.kind == LINK_STEP)
         try_step(&f, &s);
     else if (f.kind == LINK_BEGIN)
