@@ -24,6 +24,7 @@ void server_complain(struct server *s, const char *what)
 {
     double now_s = clock_seconds();
 
+    s->counts.complaints++;
     if (s->complained_s != 0 && now_s - s->complained_s < 10)
         return;
     s->complained_s = now_s;
@@ -187,6 +188,7 @@ enum err_code server_start(struct server **out, const struct service *service, s
     if (!s)
         return err_set(e, ERR_NOMEM, "server: no memory");
     s->service = *service;
+    s->service.counts = &s->counts;
     s->epoll = s->wake_fd = -1;
     s->ready_last = &s->ready;
     s->long_last = &s->long_first;

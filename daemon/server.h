@@ -28,17 +28,24 @@ enum {
     SERVER_BIND_MS = 2000,   /* a path in use is tried again so long */
 };
 
+/* What the server counts, for Metrics. */
+struct server_counts {
+    _Atomic int64_t connections, open_questions;
+    _Atomic int64_t questions, complaints; /* since the start */
+};
+
 /* What questions are answered from.  All borrowed, and immutable while the server runs. */
 struct service {
     struct requests *book;
     struct status *status;
     const struct tokenizer *tokenizer;
-    const struct gguf *gguf;           /* whose chat template counts */
-    const char *chat_format;           /* instead of the file's own; NULL: none */
-    struct request_bytes plan_text;    /* of Plan; empty: there is none */
-    struct request_bytes plan_json;    /* the same as JSON */
-    struct request_bytes plan_summary; /* a few lines of it, for Status */
-    const char *token;                 /* what clients over tcp:// must know; NULL: no tcp:// */
+    const struct gguf *gguf;            /* whose chat template counts */
+    const char *chat_format;            /* instead of the file's own; NULL: none */
+    struct request_bytes plan_text;     /* of Plan; empty: there is none */
+    struct request_bytes plan_json;     /* the same as JSON */
+    struct request_bytes plan_summary;  /* a few lines of it, for Status */
+    const char *token;                  /* what clients over tcp:// must know; NULL: no tcp:// */
+    const struct server_counts *counts; /* set by server_start */
 };
 
 struct server;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* daemon/server_about.c - the methods that need no request: text and tokens, and the daemon
  * itself. */
+#include <inttypes.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -193,6 +194,24 @@ int method_health(struct server_call *c, struct requests_waiter *w, Latentd__Env
     return answer_send(c, a);
 }
 
+static void put_counts(struct str *text, const struct server_counts *n)
+{
+    const struct {
+        const char *type, *name, *help;
+        int64_t value;
+    } rows[] = {
+        {"gauge",    "connections",      "connections of clients",               n->connections   },
+        { "gauge",   "questions_open",   "questions that wait for their answer", n->open_questions},
+        { "counter", "questions_total",  "questions of clients",                 n->questions     },
+        { "counter", "complaints_total", "times that a client misbehaved",       n->complaints    },
+    };
+
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        str_printf(text, "# HELP latentd_%s %s\n# TYPE latentd_%s %s\nlatentd_%s %" PRId64 "\n",
+                   rows[i].name, rows[i].help, rows[i].name, rows[i].type, rows[i].name,
+                   rows[i].value);
+}
+
 int method_metrics(struct server_call *c, struct requests_waiter *w, Latentd__Envelope *a)
 {
     Latentd__MetricsReply r = LATENTD__METRICS_REPLY__INIT;
@@ -200,6 +219,8 @@ int method_metrics(struct server_call *c, struct requests_waiter *w, Latentd__En
 
     (void)w;
     status_metrics(c->service->status, &text);
+    if (c->service->counts)
+        put_counts(&text, c->service->counts);
     PUT(&r, text, ((ProtobufCBinaryData){ text.len, (uint8_t *)text.data }));
     a->body_case = LATENTD__ENVELOPE__BODY_METRICS_REPLY;
     a->metrics_reply = &r;

@@ -46,6 +46,7 @@ static void leave_conn(struct call *c)
         c->next_of_conn->at_of_conn = c->at_of_conn;
     c->conn = NULL;
     conn->n_calls--;
+    c->server->counts.open_questions--;
     if (conn->paused && !conn->resuming && !conn->closed) {
         conn->resuming = 1;
         conn->next_resume = conn->server->resume;
@@ -62,6 +63,8 @@ static void enter_conn(struct call *c, struct conn *conn)
         conn->calls->at_of_conn = &c->next_of_conn;
     conn->calls = c;
     conn->n_calls++;
+    c->server->counts.open_questions++;
+    c->server->counts.questions++;
 }
 
 /* ---- Ready and woken ---------------------------------------------------- */

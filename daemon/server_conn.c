@@ -213,7 +213,7 @@ struct conn *conn_open(struct server *s, int fd, int tcp, double now_s)
     if (s->conns)
         s->conns->at = &c->next;
     s->conns = c;
-    s->n_conns++;
+    s->counts.connections = ++s->n_conns;
     s->n_tcp_conns += tcp;
     return c;
 }
@@ -245,7 +245,7 @@ void conn_close(struct conn *c)
     *c->at = c->next;
     if (c->next)
         c->next->at = c->at;
-    s->n_conns--;
+    s->counts.connections = --s->n_conns;
     s->n_tcp_conns -= c->tcp;
     c->next = s->closed;
     s->closed = c;

@@ -86,6 +86,7 @@ struct conn {
 
 struct server {
     struct service service;
+    struct server_counts counts;
     int epoll, wake_fd;
     enum source wake_source;
     pthread_t loop, long_threads[LONG_THREADS];

@@ -25,6 +25,7 @@
 #include <cmocka.h>
 
 #include "base/log.h"
+#include "base/str.h"
 #include "daemon/server.h"
 #include "model/gguf.h"
 #include "model/tokenizer.h"
@@ -307,6 +308,12 @@ static void the_daemon_tells_of_itself(void **state)
     m.metrics = &metrics;
     a = ask(fd, 0, &m);
     assert_non_null(a->metrics_reply);
+    struct str text = { 0 };
+    str_append(&text, (char *)a->metrics_reply->text.data, a->metrics_reply->text.len);
+    assert_non_null(strstr(text.data, "latentd_fake 1\n"));
+    assert_non_null(strstr(text.data, "\nlatentd_connections "));
+    assert_non_null(strstr(text.data, "\nlatentd_questions_open 1\n"));
+    str_free(&text);
     envelope_free(&a);
     m = question(LATENTD__METHOD__METHOD_PLAN);
     m.body_case = LATENTD__ENVELOPE__BODY_PLAN;
