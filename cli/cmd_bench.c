@@ -251,15 +251,19 @@ static enum err_code bench(struct bench *b, struct err *e)
     progress_end(&b->progress);
     TRY(rc);
     if (b->o->json)
-        return print_json(b, e);
-    print_text(b);
-    return ERR_OK;
+        TRY(print_json(b, e));
+    else
+        print_text(b);
+    return session_keep_record(&b->session, e);
 }
 
 enum err_code run_bench(const struct options *o, struct err *e)
 {
     struct bench b = { .o = o };
 
+    if (o->measure_devices && o->record_experts)
+        return err_set(e, ERR_USAGE,
+                       "--record-experts: bench --devices runs no model; give one of them");
     if (o->measure_devices)
         return bench_devices(o, e);
     enum err_code rc = bench(&b, e);

@@ -51,7 +51,7 @@ static enum err_code generate(struct session *s, struct completion *c, struct sa
     if (isatty(STDOUT_FILENO))
         printf("\n");
     completion_log(c, p);
-    return ERR_OK;
+    return session_keep_record(s, e);
 }
 
 enum err_code run_generate(const struct options *o, struct err *e)

@@ -114,7 +114,8 @@ static enum err_code perplexity(struct session *s, struct token_list *ids, const
     TRY(session_load(s, o, 0, e));
     scoring.n_vocab = s->model->hp.n_vocab;
     TRY(score_text(&scoring, s, ids, o->ctx_size, e));
-    return print_result(&scoring.score, o, e);
+    TRY(print_result(&scoring.score, o, e));
+    return session_keep_record(s, e);
 }
 
 enum err_code run_perplexity(const struct options *o, struct err *e)

@@ -193,6 +193,19 @@ static enum err_code make_comm(struct engine *eng, struct err *e)
     return ERR_OK;
 }
 
+/* Every rank routes all tokens, so what rank 0 sees is the whole model. */
+static enum err_code make_counts(struct engine *eng, struct err *e)
+{
+    const struct hparams *hp = &eng->model->hp;
+    size_t n = (size_t)hp->n_layers * (size_t)hp->n_experts;
+
+    if (!eng->opt.record_experts || comm_rank(eng->comm) != 0 || n == 0)
+        return ERR_OK;
+    eng->expert_counts = calloc(n, sizeof *eng->expert_counts);
+    return eng->expert_counts ? ERR_OK
+                              : err_set(e, ERR_NOMEM, "no memory for counts of %zu experts", n);
+}
+
 static enum err_code load(struct engine *eng, struct err *e)
 {
     const struct model *m = eng->model;
@@ -203,6 +216,8 @@ static enum err_code load(struct engine *eng, struct err *e)
 
     TRY(cache_create(&eng->cache, &shape, eng->limits.n_pages, o->n_sequences,
                      cache_pages(eng->limits.n_context), e));
+    TRY(make_counts(eng, e));
+    f.expert_counts = eng->expert_counts;
     TRY(weights_load(&eng->weights, m, &eng->team, &w, e));
     TRY(forward_create(&eng->forward, &m->hp, eng->weights, eng->cache, eng->comm, &eng->team, &f,
                        e));
@@ -323,6 +338,7 @@ void engine_free(struct engine **e)
     feed_free(&(*e)->feed);
     share_free(&(*e)->share);
     str_free(&(*e)->message);
+    free((*e)->expert_counts);
     comm_free(&(*e)->own_comm);
     free(*e);
     *e = NULL;
@@ -356,6 +372,11 @@ int engine_threads(const struct engine *e)
 const struct engine_totals *engine_totals(const struct engine *e)
 {
     return &e->totals;
+}
+
+const uint64_t *engine_expert_counts(const struct engine *e)
+{
+    return e->expert_counts;
 }
 
 /* ---- One step ----------------------------------------------------------- */

@@ -39,6 +39,7 @@ struct engine_options {
     int router_groups;       /* 0: --router-groups off                           */
     int check_tensors;       /* --check-tensors                                  */
     enum comm_reduce reduce; /* --reduce, of a rank by itself              */
+    int record_experts;      /* rank 0 counts the choices of the router    */
 };
 
 /* The defaults of the command line. */
@@ -102,6 +103,10 @@ struct engine_totals {
 };
 
 const struct engine_totals *engine_totals(const struct engine *e);
+
+/* [n_layers][n_experts]: how often the router has chosen each expert of the model since the engine
+ * was created, zero in dense layers.  NULL without record_experts, and on other ranks than 0. */
+const uint64_t *engine_expert_counts(const struct engine *e);
 
 /* Starts sequence `seq` (0 .. n_sequences - 1) anew; the first n_prompt tokens fed are its prompt.
  */

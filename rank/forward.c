@@ -27,6 +27,7 @@ struct forward {
     struct comm *comm;
     int64_t stride; /* of its rows */
     struct arena arena;
+    uint64_t *expert_counts; /* [n_layers][n_experts], or NULL */
 
     /* Activations; n is max_tokens. */
     float *x;         /* [n][d_model]  the residual stream                          */
@@ -293,10 +294,11 @@ static void dense_ffn(const struct worker *w, const struct layer_weights *l)
     multiply_atoms(w, &l->down, &f->ffn_cols);
 }
 
-static void feed_forward(const struct worker *w, const struct layer_weights *l,
-                         const struct share_layer *own)
+static void feed_forward(const struct worker *w, int layer)
 {
     struct forward *f = w->f;
+    const struct layer_weights *l = &f->weights->layers[layer];
+    const struct share_layer *own = &f->share->layers[layer];
     const struct matrix *inputs[5] = { &l->gate, &l->up, &l->gate_exps, &l->up_exps, &l->router };
 
     if (l->gate.rows == 0 && !l->is_moe)
@@ -311,6 +313,8 @@ static void feed_forward(const struct worker *w, const struct layer_weights *l,
         team_barrier();
         moe_run(&f->moe, l, own, f->h_cols.col, f->batch->n, comm_rows(f->comm), w->bad, w->thread,
                 w->n_threads);
+        if (f->expert_counts && w->thread == 0)
+            moe_count(&f->moe, f->batch->n, f->expert_counts + (int64_t)layer * f->hp->n_experts);
     }
 }
 
@@ -339,7 +343,7 @@ static void step_thread(void *arg, int thread, int n_threads)
     for (int l = 0; l < f->weights->n_layers; l++) {
         attend(&w, &f->weights->layers[l], &f->share->layers[l]);
         settle(&w, l + 1, 0);
-        feed_forward(&w, &f->weights->layers[l], &f->share->layers[l]);
+        feed_forward(&w, l);
         settle(&w, l + 1, 1);
     }
     const struct head_step head = { .batch = f->batch,
@@ -377,6 +381,7 @@ static enum err_code forward_init(struct forward *f, const struct hparams *hp,
                                        .max_tokens = opt->max_tokens,
                                        .n_threads = team->n_threads };
     f->stride = hp->d_model + COMM_EXTRA;
+    f->expert_counts = opt->expert_counts;
     moe_init(&f->moe, hp, &f->math, opt->router_groups);
     f->head = (struct head){ .hp = hp, .math = &f->math };
     f->scratch = calloc((size_t)team->n_threads, sizeof *f->scratch);

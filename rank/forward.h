@@ -21,9 +21,10 @@ struct forward_options {
     const struct cpu_kernels *kernels;
     const struct share *share;
     int exact_math;
-    int max_tokens;    /* of a batch (-ub)                       */
-    int amb_mib;       /* -amb                                   */
-    int router_groups; /* 0: --router-groups off                 */
+    int max_tokens;          /* of a batch (-ub)                       */
+    int amb_mib;             /* -amb                                   */
+    int router_groups;       /* 0: --router-groups off                 */
+    uint64_t *expert_counts; /* [n_layers][n_experts] to add to, or NULL */
 };
 
 /* Bytes of the activation arena for these options. */

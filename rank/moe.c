@@ -132,6 +132,12 @@ void moe_run(struct moe *m, const struct layer_weights *l, const struct share_la
     down(m, l, fix, bad, thread, n_threads);
 }
 
+void moe_count(const struct moe *m, int n, uint64_t *counts)
+{
+    for (int64_t i = 0; i < (int64_t)n * m->hp->n_experts_used; i++)
+        counts[m->chosen[i]]++;
+}
+
 uint64_t moe_digest(const struct moe *m, int64_t t)
 {
     const int32_t *chosen = m->chosen + t * m->hp->n_experts_used;

@@ -47,6 +47,10 @@ void moe_run(struct moe *m, const struct layer_weights *l, const struct share_la
              const struct cpu_column *x, int n, int64_t *fix, int64_t *bad, int thread,
              int n_threads);
 
+/* Adds to counts[n_experts] how many of the n tokens each expert of the model was chosen for, on
+ * this rank or not.  One thread, between a moe_run and the next. */
+void moe_count(const struct moe *m, int n, uint64_t *counts);
+
 /* Which experts token t goes to, as one number. */
 uint64_t moe_digest(const struct moe *m, int64_t t);
 

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/team.h"
 #include "session/processes.h"
+#include "session/record.h"
 
 enum err_code session_open(struct session *s, const struct options *o, int with_tokenizer,
                            struct err *e)
@@ -77,6 +78,7 @@ static struct engine_options engine_options_of(const struct options *o, char isa
     engine.router_groups = o->router_groups == 0;
     engine.check_tensors = o->check_tensors;
     engine.reduce = reduces[o->reduce];
+    engine.record_experts = o->record_experts != NULL;
     return engine;
 }
 
@@ -145,6 +147,8 @@ enum err_code session_load(struct session *s, const struct options *o, int64_t n
     struct order order = { .kind = ORDER_LOAD,
                            .n_context = o->ctx_size > 0 ? o->ctx_size : n_context };
 
+    if (o->record_experts)
+        TRY(record_open(&s->record, s->model, o->record_experts, e));
     if (comm) {
         told = 1;
         comm_broadcast(comm, &order, sizeof order, 0);
@@ -171,6 +175,7 @@ void session_close(struct session *s)
             engine_quit(s->engine);
         engine_free(&s->engine);
     }
+    draft_drop(&s->record);
     planning_free(&s->planning);
     tokenizer_close(&s->tokenizer);
     model_close(&s->model);

@@ -8,6 +8,7 @@
 #ifndef SESSION_SESSION_H
 #define SESSION_SESSION_H
 
+#include "base/draft.h"
 #include "model/model.h"
 #include "model/tokenizer.h"
 #include "rank/comm_measure.h"
@@ -20,6 +21,7 @@ struct session {
     struct planning planning;
     struct engine *engine; /* of rank 0 */
     struct group *group;   /* of ranks that are threads */
+    struct draft record;   /* of --record-experts */
 };
 
 /* Before a command, and after it.  Under mpirun, of a command that loads a model: the ranks meet,
@@ -54,9 +56,14 @@ enum err_code session_check_ids(const struct session *s, const int32_t *ids, siz
                                 struct err *e);
 
 /* Plans and loads.  n_context: positions where -c was not given; 0: what fits.
- * Errors: those of planning_make, planning_judge, group_create. */
+ * Errors: those of planning_make, planning_judge, group_create; with --record-experts those of
+ * draft_open, and ERR_USAGE for a model without routed experts. */
 enum err_code session_load(struct session *s, const struct options *o, int64_t n_context,
                            struct err *e);
+
+/* At the end of a command: the file of --record-experts, if it was asked for.  Without this call it
+ * does not appear.  Errors: ERR_IO. */
+enum err_code session_keep_record(struct session *s, struct err *e);
 
 void session_close(struct session *s);
 

@@ -186,6 +186,8 @@ static void options_of_later_versions_say_so(void **state)
     refuses(COMMAND_generate, "-np 2", "not in this version yet");
     refuses(COMMAND_generate, "--devices", "not in this version yet");
     accepts(COMMAND_bench, "--devices");
+    refuses(COMMAND_latentd, "--record-experts f", "not in this version yet");
+    accepts(COMMAND_perplexity, "--record-experts f");
 }
 
 /* As people paste them; each flag is followed by one of ours, which must still be seen. */

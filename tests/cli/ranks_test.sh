@@ -48,6 +48,30 @@ run 2 logits -m "$v3" --tokens $ids -o "$work/other.npy" -ot 'nothing_at_all=CPU
 run 3 generate -m "$v3" -p x --ranks 2 -c 1000000000
 says err 'the plan does not fit'
 
+# ---- Frequencies of experts -------------------------------------------------------
+# 3 tokens warm up, 2 + 40 are prefill, 2 + 3 decode: 50, each with 4 of the 16 experts in every
+# layer but 0, which is dense.
+counted=(bench -m "$v3" --pp 40 --tg 3 --depth 2 -r 1 -t 1 -ub 16)
+run 0 "${counted[@]}" --record-experts "$work/hot1"
+run 0 "${counted[@]}" --record-experts "$work/hot3" --ranks 3
+cmp "$work/hot1" "$work/hot3" || fail 'three ranks count other experts'
+sums=$(awk '{ n[$1]++; sum[$1] += $3 } END { for (l in n) print l, n[l], sum[l] }' "$work/hot1" | sort)
+[ "$sums" = $'1 16 200\n2 16 200' ] || fail "expert counts: $sums"
+run 0 plan "$v3" --hot "$work/hot1"
+run 0 generate -m "$v3" -p 'The whale' -n 4 --temp 0 --hot "$work/hot1" --record-experts "$work/hot1"
+awk '{ sum[$1] += $3 } END { exit !(sum[1] > 0 && sum[1] == sum[2] && sum[1] < 200) }' "$work/hot1" ||
+    fail 'generate has not counted its own tokens'
+run 0 perplexity -m "$v3" -f "$0" -c 64 --json --record-experts "$work/hot1"
+# a chunk of 64 feeds 63 tokens and scores 31
+scored=$(grep -o '"tokens": [0-9]*' "$work/out" | grep -o '[0-9]*$')
+sum=$(awk '$1 == 1 { sum += $3 } END { print sum }' "$work/hot1")
+[ "$sum" = $((scored / 31 * 63 * 4)) ] || fail "perplexity scored $scored tokens, counted $sum"
+run 3 generate -m "$v3" -p x -c 1000000000 --record-experts "$work/none"
+run 1 generate -m "$v3" -p x --record-experts "$work/no/such/folder"
+says err 'no/such/folder'
+run 2 bench --devices --record-experts "$work/none"
+compgen -G "$work/none*" >/dev/null && fail 'a command that failed has left a record'
+
 # ---- Processes --------------------------------------------------------------------
 if ! mpirun=$(command -v mpirun); then
     echo 'no mpirun: processes are not tested'
@@ -77,6 +101,9 @@ mpi 0 2 generate -m "$v3" -p 'The whale' -n 8 --temp 0 -t 1 -ot 'exps=RANK1'
 [ "$(cat "$work/out")" = "$(cat "$work/greedy")" ] || fail "other text from two processes: $(cat "$work/out")"
 mpi 0 2 perplexity -m "$v3" -f "$0" -c 64 -t 1 --json
 says out '"perplexity"'
+mpi 0 2 "${counted[@]}" --record-experts "$work/hot2"
+cmp "$work/hot2" "$work/hot3" || fail 'two processes count other experts'
+mpi 1 2 "${counted[@]}" --record-experts "$work/no/such/folder"
 mpi 2 2 generate -m "$v3"
 [ "$(grep -c '^latent: generate: wants one prompt' "$work/err")" = 1 ] || fail 'not said once'
 mpi 2 2 generate -m "$v3" -p x --ranks 3
