@@ -42,16 +42,21 @@ client status
 grep -q 'health      green' "$work/out" || fail "not green: $(cat "$work/out")"
 grep -q RANK0 "$work/out" || fail "status has no plan"
 
-"$latent" generate -m "$model" -p 'Once upon' -n 800 --seed 5 -t 1 -q >"$work/want" || fail generate
-client submit -p 'Once upon' -n 800 --seed 5 -q
+"$latent" generate -m "$model" -p 'Once upon' -n 2000 --seed 5 -t 1 -q >"$work/want" || fail generate
+client submit -p 'Once upon' -n 2000 --seed 5 -q
 cmp "$work/want" "$work/out" || fail "the daemon's text is not that of generate"
 
 rm "$work/out"
-"$latent" submit --endpoint "$endpoint" -p 'Once upon' -n 800 --seed 5 --id killed \
+"$latent" submit --endpoint "$endpoint" -p 'Once upon' -n 2000 --seed 5 --id killed \
     >"$work/killed" 2>"$work/err" &
 submit=$!
-for _ in 1 2 3; do
-    sleep 0.8
+seen=0
+for _ in 1 2 3; do # each time once more of the text has come
+    for _ in $(seq 1000); do
+        [ "$(wc -c <"$work/killed")" -le "$seen" ] || break
+        sleep 0.02
+    done
+    seen=$(wc -c <"$work/killed")
     kill -KILL "$daemon"
     wait "$daemon" 2>/dev/null
     start_daemon
