@@ -216,6 +216,7 @@ enum err_code session_start(const struct options *o, int *follows, struct err *e
 {
     struct comm_options c;
     struct team team;
+    enum err_code rc = ERR_OK;
 
     *follows = 0;
     if (!loads_a_model(o->command) || !comm_under_mpi())
@@ -227,11 +228,13 @@ enum err_code session_start(const struct options *o, int *follows, struct err *e
     c.n_threads = team.n_threads;
     TRY(comm_create_mpi(&comm, &c, e));
     *follows = comm_rank(comm) != 0;
-    told = o->ranks > 0 && o->ranks != comm_size(comm);
-    if (told) /* all of them come here */
-        return err_set(e, ERR_USAGE,
-                       "--ranks %lld: mpirun has started %d; leave --ranks out, or give mpirun -np",
-                       (long long)o->ranks, comm_size(comm));
+    if (o->ranks > 0 && o->ranks != comm_size(comm))
+        rc = err_set(e, ERR_USAGE,
+                     "--ranks %lld: mpirun has started %d; leave --ranks out, or give mpirun -np",
+                     (long long)o->ranks, comm_size(comm));
+    rc = share_verdict(rc, e); /* one rank may have been told another number than the others */
+    told = rc != ERR_OK;
+    TRY(rc);
     if (!*follows)
         return ERR_OK;
     log_set_quiet(1);

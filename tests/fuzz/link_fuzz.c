@@ -77,7 +77,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     if (size == 0)
         return 0;
-    struct link_frame f = { .kind = data[0], .payload = (uint8_t *)data + 1, .n = size - 1 };
+    struct link_frame f = { .kind = data[0], .payload = malloc(size), .n = size - 1 };
+    if (!f.payload)
+        return 0;
+    memcpy(f.payload, data + 1, f.n);
     if (f.kind == LINK_STEP)
         try_step(&f, &s);
     else if (f.kind == LINK_BEGIN)
@@ -87,5 +90,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     else
         try_small(&f, &s);
     str_free(&s);
+    free(f.payload);
     return 0;
 }
