@@ -28,9 +28,11 @@
 #include "proto/envelope.h"
 #include "proto/latent.h"
 #include "tests/support/fake_book.h"
+#include "tests/support/temp_dir.h"
 
-static char folder[] = "/tmp/latentd-client-XXXXXX";
-static char address[64], tcp_address[128], bad_address[64];
+/* In the folder of the test. */
+static const char address[] = "ipc://s", bad_address[] = "ipc://bad";
+static char tcp_address[128];
 static struct requests *book;
 static struct server *server;
 static struct gguf *gguf;
@@ -574,11 +576,8 @@ static int start(void **state)
 {
     struct err e = { 0 };
 
-    (void)state;
-    if (!mkdtemp(folder))
+    if (temp_dir_enter(state) != 0)
         return -1;
-    snprintf(address, sizeof address, "ipc://%s/s", folder);
-    snprintf(bad_address, sizeof bad_address, "ipc://%s/bad", folder);
     book = fake_book_open(NULL, 0);
     if (gguf_open(&gguf, TEST_DATA "/models/tiny-v3-q4_k_m.gguf", 0, &e) != ERR_OK ||
         tokenizer_open(&tokenizer, gguf, &e) != ERR_OK)
@@ -589,12 +588,11 @@ static int start(void **state)
 
 static int stop(void **state)
 {
-    (void)state;
     server_stop(&server);
     fake_book_close(book);
     tokenizer_close(&tokenizer);
     gguf_close(&gguf);
-    return rmdir(folder);
+    return temp_dir_remove(state);
 }
 
 int main(void)
