@@ -192,9 +192,9 @@ static size_t skip_group(const char *text, size_t i)
 
 static size_t skip_quantifier(const char *text, size_t i)
 {
-    if (text[i] == '{') {
-        const char *end = strchr(text + i, '}');
-        return end ? (size_t)(end - text) + 1 : i + 1;
+    if (text[i] == '{') { /* a plain letter where no numbers follow */
+        size_t end = i + 1 + strspn(text + i + 1, "0123456789,");
+        return text[end] == '}' ? end + 1 : i + 1;
     }
     return i + 1;
 }

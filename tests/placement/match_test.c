@@ -164,20 +164,21 @@ static void literals_never_exclude(void **state)
         const char *pattern;
         int tensors;
     } rows[] = {
-        {"(?i)BLK\\.3\\.FFN_GATE_EXPS",        1 },
-        { "blkx?\\.3\\.ffn_gate_exps",         1 },
-        { "blkx*\\.3\\.ffn_gate_exps",         1 },
-        { "blkx{0,2}\\.3\\.ffn_gate_exps",     1 },
-        { "bl+k\\.3\\.ffn_gate_exps",          1 },
-        { "nothing|blk\\.3\\.ffn_gate_exps",   1 },
-        { "(?:xx|blk\\.3\\.ffn_gate_exps)",    1 },
-        { "\\x62lk\\.3\\.ffn_gate_exps",       1 },
-        { "\\Qblk.3.ffn_gate_exps\\E",         1 },
-        { "[b][l]k\\.3\\.ffn_gate_exps",       1 },
-        { "(?<!x)ffn_gate_exps",               58},
-        { "blk\\.3\\.ffn_gate_exps\\.weight$", 1 },
-        { "^output_norm",                      1 },
-        { "(?#comment ) here)?output_norm",    1 },
+        {"(?i)BLK\\.3\\.FFN_GATE_EXPS",         1 },
+        { "blkx?\\.3\\.ffn_gate_exps",          1 },
+        { "blkx*\\.3\\.ffn_gate_exps",          1 },
+        { "blkx{0,2}\\.3\\.ffn_gate_exps",      1 },
+        { "{nothing|blk\\.3\\.ffn_gate_exps|}", 1 },
+        { "bl+k\\.3\\.ffn_gate_exps",           1 },
+        { "nothing|blk\\.3\\.ffn_gate_exps",    1 },
+        { "(?:xx|blk\\.3\\.ffn_gate_exps)",     1 },
+        { "\\x62lk\\.3\\.ffn_gate_exps",        1 },
+        { "\\Qblk.3.ffn_gate_exps\\E",          1 },
+        { "[b][l]k\\.3\\.ffn_gate_exps",        1 },
+        { "(?<!x)ffn_gate_exps",                58},
+        { "blk\\.3\\.ffn_gate_exps\\.weight$",  1 },
+        { "^output_norm",                       1 },
+        { "(?#comment ) here)?output_norm",     1 },
     };
     struct names *names = support_v3_names();
 
