@@ -7,7 +7,7 @@
 
 #include "base/utf8.h"
 #include "daemon/book.h"
-#include "rank/wire.h"
+#include "rank/wire_sampling.h"
 
 enum { SPEC_VERSION = 1, BIAS_BYTES = 8 };
 
@@ -102,14 +102,7 @@ void request_spec_put(struct str *out, const struct request_spec *s, uint64_t se
     wire_put(out, SPEC_VERSION, 1);
     wire_put_text(out, s->client);
     wire_put_i64(out, s->max_tokens);
-    wire_put_f32(out, p->temperature);
-    wire_put_i32(out, p->top_k);
-    wire_put_f32(out, p->top_p);
-    wire_put_f32(out, p->min_p);
-    wire_put_f32(out, p->repeat_penalty);
-    wire_put_f32(out, p->presence_penalty);
-    wire_put_f32(out, p->frequency_penalty);
-    wire_put_i32(out, p->penalty_last_n);
+    wire_put_sampling(out, p);
     wire_put(out, s->has_seed != 0, 1);
     wire_put(out, s->has_seed ? p->seed : seed, 8);
     wire_put_i32(out, s->priority);
@@ -147,14 +140,7 @@ static void get_scalars(struct request_spec *s, char *client, struct wire *w)
         w->failed = 1;
     wire_get_text(w, client, REQUEST_CLIENT_MAX + 1);
     s->max_tokens = wire_get_i64(w);
-    p->temperature = wire_get_f32(w);
-    p->top_k = wire_get_i32(w);
-    p->top_p = wire_get_f32(w);
-    p->min_p = wire_get_f32(w);
-    p->repeat_penalty = wire_get_f32(w);
-    p->presence_penalty = wire_get_f32(w);
-    p->frequency_penalty = wire_get_f32(w);
-    p->penalty_last_n = wire_get_i32(w);
+    wire_get_sampling(w, p);
     s->has_seed = wire_get_u8(w);
     p->seed = wire_get(w, 8);
     s->priority = wire_get_i32(w);

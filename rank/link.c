@@ -8,7 +8,7 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
-#include "rank/wire.h"
+#include "rank/wire_sampling.h"
 
 enum { HEAD_BYTES = 5, BIAS_BYTES = 8, SAMPLE_BYTES = 20, BAD_BYTES = 16 };
 
@@ -201,14 +201,7 @@ enum err_code link_get_ready(struct link_ready *r, const struct link_frame *f, s
 
 static void put_sampling(struct str *out, const struct sampling *s)
 {
-    wire_put_f32(out, s->temperature);
-    wire_put_i32(out, s->top_k);
-    wire_put_f32(out, s->top_p);
-    wire_put_f32(out, s->min_p);
-    wire_put_f32(out, s->repeat_penalty);
-    wire_put_f32(out, s->presence_penalty);
-    wire_put_f32(out, s->frequency_penalty);
-    wire_put_i32(out, s->penalty_last_n);
+    wire_put_sampling(out, s);
     wire_put(out, s->seed, 8);
     wire_put_i32(out, s->n_bias);
     for (int i = 0; i < s->n_bias; i++) {
@@ -220,14 +213,7 @@ static void put_sampling(struct str *out, const struct sampling *s)
 static enum err_code get_sampling(struct sampling *s, struct wire *w, const struct step_limits *l,
                                   struct err *e)
 {
-    s->temperature = wire_get_f32(w);
-    s->top_k = wire_get_i32(w);
-    s->top_p = wire_get_f32(w);
-    s->min_p = wire_get_f32(w);
-    s->repeat_penalty = wire_get_f32(w);
-    s->presence_penalty = wire_get_f32(w);
-    s->frequency_penalty = wire_get_f32(w);
-    s->penalty_last_n = wire_get_i32(w);
+    wire_get_sampling(w, s);
     s->seed = wire_get(w, 8);
     s->n_bias = (int)wire_get_count(w, l->n_vocab, BIAS_BYTES);
     if (w->failed)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* rank/wire.h - numbers to little-endian bytes and back, for step.c and link.c.
+/* rank/wire.h - numbers to little-endian bytes and back: steps, the link, the journal.
  *
  * A read beyond the end yields zero and sets `failed`, so a reader checks once at its end.
  */
