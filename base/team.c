@@ -31,8 +31,3 @@ void team_run(const struct team *t, team_fn *fn, void *arg)
         fn(arg, omp_get_thread_num(), omp_get_num_threads());
     }
 }
-
-void team_barrier(void)
-{
-#pragma omp barrier
-}

@@ -26,9 +26,6 @@ void team_init(struct team *t, int n_threads);
 /* Returns when every thread has returned from fn.  Not reentrant for one team. */
 void team_run(const struct team *t, team_fn *fn, void *arg);
 
-/* Inside fn: waits until all threads of the team are here. */
-void team_barrier(void);
-
 /* The part of [0, n) that belongs to one thread: consecutive, in order. */
 static inline int64_t team_begin(int64_t n, int thread, int n_threads)
 {

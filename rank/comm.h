@@ -90,6 +90,10 @@ int64_t *comm_rows(struct comm *c);
 void comm_settle(struct comm *c, const struct cpu_kernels *k, float *x, int64_t n_rows,
                  int64_t *bad, int thread, int n_threads);
 
+/* The n_threads of this rank's team wait for each other, as long as comm.h lets a wait spin and
+ * then asleep; also after a fault. */
+void comm_team_barrier(struct comm *c, int n_threads);
+
 /* The rest is called by one thread of each rank. */
 
 /* data[bytes] of rank `root` to all. */

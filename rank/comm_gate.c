@@ -58,7 +58,9 @@ static void gate_open(struct gate *g)
         futex_wake_all(&g->epoch);
 }
 
-static void gate_wait(const struct comm *c, struct gate *g, uint32_t epoch)
+/* A fault ends the wait only where somebody may be missing for ever: the threads of a rank all
+ * come, also after a fault, and what one has prepared for the others must be whole even then. */
+static void gate_wait(const struct comm *c, struct gate *g, uint32_t epoch, int until_fault)
 {
     for (int64_t begin = 0;;) {
         for (int i = 0; i < PAUSES; i++) {
@@ -66,7 +68,7 @@ static void gate_wait(const struct comm *c, struct gate *g, uint32_t epoch)
                 return;
             pause_cpu();
         }
-        if (comm_failed(c))
+        if (until_fault && comm_failed(c))
             return;
         int64_t now = now_ns();
         if (begin == 0)
@@ -75,7 +77,7 @@ static void gate_wait(const struct comm *c, struct gate *g, uint32_t epoch)
             break;
     }
     atomic_fetch_add(&g->sleepers, 1);
-    while (atomic_load(&g->epoch) == epoch && !comm_failed(c))
+    while (atomic_load(&g->epoch) == epoch && !(until_fault && comm_failed(c)))
         futex_sleep(&g->epoch, epoch);
     atomic_fetch_sub(&g->sleepers, 1);
 }
@@ -95,8 +97,18 @@ void comm_team_gate(struct comm *c, int n_threads, void (*last)(struct comm *c))
             last(c);
         gate_open(&c->team);
     } else {
-        gate_wait(c, &c->team, epoch);
+        gate_wait(c, &c->team, epoch, 1);
     }
+}
+
+void comm_team_barrier(struct comm *c, int n_threads)
+{
+    uint32_t epoch = atomic_load_explicit(&c->inside.epoch, memory_order_acquire);
+
+    if (gate_arrive(&c->inside, n_threads))
+        gate_open(&c->inside);
+    else
+        gate_wait(c, &c->inside, epoch, 0);
 }
 
 /* The threads of a rank count themselves at their own gate, but wait at the room's. */
@@ -113,7 +125,7 @@ void comm_host_gate(struct comm *c, int thread, int n_threads)
         if (gate_arrive(g, c->n_local))
             gate_open(g);
     }
-    gate_wait(c, g, epoch);
+    gate_wait(c, g, epoch, 1);
     if (thread == 0)
         atomic_store_explicit(&s->waiting, 0, memory_order_relaxed);
 }

@@ -130,7 +130,8 @@ struct comm {
     double step_began_s, step_s[15]; /* the last steps, for their median */
     int n_steps;
     _Atomic int64_t hang_ms;
-    struct gate team; /* of this rank's threads */
+    struct gate team;   /* of this rank's threads, in a sum */
+    struct gate inside; /* the same, between sums: comm_team_barrier */
 };
 
 /* ---- comm_group.c: what every back end creates and frees. ---- */

@@ -89,6 +89,11 @@ struct worker {
     int64_t *bad; /* [n] of this thread */
 };
 
+static void meet(const struct worker *w)
+{
+    comm_team_barrier(w->f->comm, w->n_threads);
+}
+
 /* The groups of a matrix that are this thread's. */
 static void groups_of(const struct worker *w, const struct matrix *m, int64_t *g0, int64_t *g1)
 {
@@ -252,24 +257,24 @@ static void attend(const struct worker *w, const struct layer_weights *l,
     if (w->thread == 0)
         f->heads_cols.width = width;
     normalise(w, l->attn_norm, any_int8(f, inputs, 3));
-    team_barrier();
+    meet(w);
     multiply(w, &l->kv_a, &f->h_cols, f->kv);
     if (f->hp->q_lora_rank > 0)
         multiply(w, &l->q_a, &f->h_cols, f->query_a);
-    team_barrier();
+    meet(w);
     store_latents(w, l, layer);
-    team_barrier();
+    meet(w);
     multiply(w, &l->q_b, f->hp->q_lora_rank > 0 ? &f->query_a_cols : &f->h_cols, f->query);
-    team_barrier();
+    meet(w);
     rotate_queries(w, heads);
-    team_barrier();
+    meet(w);
     attention_run(&f->attention, l, layer, f->batch, f->query, query_width(f->hp, heads), f->heads,
                   width, &f->scratch[w->thread], w->thread);
-    team_barrier();
+    meet(w);
     for (int64_t t = team_begin(f->batch->n, w->thread, w->n_threads);
          t < team_end(f->batch->n, w->thread, w->n_threads); t++)
         columns_set(&f->heads_cols, f->math.kernels, t, f->heads + t * width, int8);
-    team_barrier();
+    meet(w);
     multiply_atoms(w, &l->attn_output, &f->heads_cols);
 }
 
@@ -284,13 +289,13 @@ static void dense_ffn(const struct worker *w, const struct layer_weights *l)
 
     multiply(w, &l->gate, &f->h_cols, f->gate);
     multiply(w, &l->up, &f->h_cols, f->up);
-    team_barrier();
+    meet(w);
     for (int64_t t = team_begin(f->batch->n, w->thread, w->n_threads);
          t < team_end(f->batch->n, w->thread, w->n_threads); t++) {
         f->math.kernels->swiglu(f->gate + t * width, f->up + t * width, width);
         columns_set(&f->ffn_cols, f->math.kernels, t, f->gate + t * width, int8);
     }
-    team_barrier();
+    meet(w);
     multiply_atoms(w, &l->down, &f->ffn_cols);
 }
 
@@ -306,11 +311,11 @@ static void feed_forward(const struct worker *w, int layer)
     if (w->thread == 0)
         f->ffn_cols.width = l->gate.rows;
     normalise(w, l->ffn_norm, any_int8(f, inputs, 5));
-    team_barrier();
+    meet(w);
     if (l->gate.rows > 0)
         dense_ffn(w, l);
     if (l->is_moe) {
-        team_barrier();
+        meet(w);
         moe_run(&f->moe, l, own, f->h_cols.col, f->batch->n, comm_rows(f->comm), w->bad, w->thread,
                 w->n_threads);
         if (f->expert_counts && w->thread == 0)

@@ -91,7 +91,7 @@ static void charge(const struct head *o, const struct head_step *s, int token)
 static void run_alone(struct head *o, const struct head_step *s, int n, int thread, int n_threads)
 {
     multiply(o, s, 0, n, s->logits, o->hp->n_vocab, thread, n_threads);
-    team_barrier();
+    comm_team_barrier(o->comm, n_threads);
     for (int i = thread; i < n; i += n_threads)
         if (is_bad(s, o->wanted[i], n_threads))
             charge(o, s, o->wanted[i]);
@@ -134,10 +134,10 @@ static void run_together(struct head *o, const struct head_step *s, int n_wanted
     for (int first = 0; first < n_wanted; first += o->rows) {
         int n = n_wanted - first < o->rows ? n_wanted - first : o->rows;
         multiply(o, s, first, n, o->own, stride, thread, n_threads);
-        team_barrier();
+        comm_team_barrier(o->comm, n_threads);
         if (thread == 0)
             gather(o, s, first, n, n_threads);
-        team_barrier();
+        comm_team_barrier(o->comm, n_threads);
         for (int i = thread; o->share->rank == 0 && i < n; i += n_threads)
             scatter(o, s, first, i, n);
     }
@@ -147,10 +147,10 @@ void head_run(struct head *o, const struct head_step *s, int thread, int n_threa
 {
     int n = take_rows(o, s, thread, n_threads);
 
-    team_barrier();
+    comm_team_barrier(o->comm, n_threads);
     if (n > 0 && o->share->n_ranks == 1)
         run_alone(o, s, n, thread, n_threads);
     else if (n > 0)
         run_together(o, s, n, thread, n_threads);
-    team_barrier();
+    comm_team_barrier(o->comm, n_threads);
 }

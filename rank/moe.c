@@ -119,16 +119,16 @@ void moe_run(struct moe *m, const struct layer_weights *l, const struct share_la
 
     matrix_mul(m->math, &l->router, 0, team_begin(groups, thread, n_threads),
                team_end(groups, thread, n_threads), x, n, m->logits, m->hp->n_experts);
-    team_barrier();
+    comm_team_barrier(m->comm, n_threads);
     route(m, l, n, thread, n_threads);
-    team_barrier();
+    comm_team_barrier(m->comm, n_threads);
     if (thread == 0)
         sort_pairs(m, own, x, n);
-    team_barrier();
+    comm_team_barrier(m->comm, n_threads);
     gate_and_up(m, l, thread, n_threads);
-    team_barrier();
+    comm_team_barrier(m->comm, n_threads);
     activate(m, l, m->first[own->n_experts], thread, n_threads);
-    team_barrier();
+    comm_team_barrier(m->comm, n_threads);
     down(m, l, fix, bad, thread, n_threads);
 }
 

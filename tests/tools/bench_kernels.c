@@ -90,7 +90,7 @@ static void stream_thread(void *arg, int thread, int n_threads)
     double start;
 
     (void)n_threads;
-    team_barrier();
+#pragma omp barrier
     start = thread_seconds();
     if (s->t == QUANT_COUNT) {
         s->sum[thread] = read_all(s->bytes[thread], stream_bytes);
