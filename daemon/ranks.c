@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* daemon/ranks.c - see ranks.h.
  *
- * Reading order: the socket; the command; output of children; a start; an end; the interface.
+ * Reading order: the link; the command; output of children; a start; an end; the interface.
  */
 #include "daemon/ranks.h"
 
@@ -9,40 +9,34 @@
 #include <inttypes.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <sys/random.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/log.h"
 #include "base/str.h"
 #include "daemon/clock.h"
+#include "daemon/door.h"
 #include "daemon/launch.h"
-#include "rank/link.h"
 
 enum {
     MAX_WORDS = 256,
     FIRST_WAIT_MS = 100, /* before the next start; doubled each time up to */
     MAX_WAIT_MS = 30000,
     STEADY_MS = 60000, /* a group that lived so long starts the doubling anew */
-    HELLO_MS = 5000,
-    LEAVE_MS = 500, /* for leaving by itself, and after SIGTERM */
+    LEAVE_MS = 500,    /* for leaving by itself, and after SIGTERM */
     TICK_MS = 1000,
 };
 
 struct ranks {
     struct ranks_options opt;
-    char token[65], address[64];
-    char token_env[96], connect_word[80];
-    int listen_fd, lost_fd, out_fd;
+    struct door door;
+    int lost_fd, out_fd;
     pid_t pid;      /* 0: none runs */
-    pid_t rank_pid; /* of rank 0, as it said; under mpirun another one than pid */
+    pid_t rank_pid; /* of rank 0, if it is on this host; under mpirun another one than pid */
     int64_t started_ms, start_at_ms, wait_ms, kill_at_ms;
     int linked;
     atomic_int served;
@@ -51,92 +45,23 @@ struct ranks {
     char *launch_copy;
 };
 
-/* ---- The socket ----------------------------------------------------------- */
-
-static enum err_code make_token(struct ranks *r, struct err *e)
-{
-    unsigned char bytes[32];
-
-    if (getrandom(bytes, sizeof bytes, 0) != sizeof bytes)
-        return err_sys(e, "no random bytes for the ranks' token");
-    for (int i = 0; i < 32; i++)
-        (void)snprintf(r->token + 2 * i, 3, "%02x", bytes[i]);
-    (void)snprintf(r->token_env, sizeof r->token_env, "LATENTD_LINK_TOKEN=%s", r->token);
-    /* The name needs to be new, not secret. */
-    (void)snprintf(r->address, sizeof r->address, "@latentd-%d-%.8s", (int)getpid(), r->token + 56);
-    (void)snprintf(r->connect_word, sizeof r->connect_word, "unix:%s", r->address);
-    return ERR_OK;
-}
-
-static enum err_code open_socket(struct ranks *r, struct err *e)
-{
-    struct sockaddr_un a = { .sun_family = AF_UNIX };
-    size_t n = strlen(r->address);
-
-    memcpy(a.sun_path, r->address, n);
-    a.sun_path[0] = 0;
-    r->listen_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (r->listen_fd < 0 ||
-        bind(r->listen_fd, (struct sockaddr *)&a,
-             (socklen_t)(offsetof(struct sockaddr_un, sun_path) + n)) ||
-        listen(r->listen_fd, 4))
-        return err_sys(e, "no socket for the ranks");
-    return ERR_OK;
-}
-
-/* Differences are summed up, so that the time tells nothing. */
-static int same_token(const char *a, const char *b)
-{
-    unsigned different = strlen(a) != 64;
-
-    for (int i = 0; i < 64; i++)
-        different |= (unsigned char)a[i] ^ (unsigned char)b[i];
-    return !different;
-}
-
-/* Reads HELLO.  Only this user's processes are listened to at all. */
-static enum err_code check_hello(struct ranks *r, int fd, struct link_hello *h, struct err *e)
-{
-    struct ucred peer;
-    socklen_t len = sizeof peer;
-    struct timeval patience = { .tv_sec = HELLO_MS / 1000 };
-    struct link_frame f;
-
-    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) || peer.uid != geteuid())
-        return err_set(e, ERR_PEER, "a process of another user knocked at the ranks' socket");
-    (void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
-    TRY(link_recv(fd, &f, e));
-    enum err_code rc = link_get_hello(h, &f, e);
-    free(f.payload);
-    TRY(rc);
-    if (!same_token(h->token, r->token))
-        return err_set(e, ERR_PEER, "a process without the token knocked at the ranks' socket");
-    if (h->version != LINK_VERSION)
-        return err_set(e, ERR_PEER,
-                       "latentd-rank speaks version %u of the link, latentd %d: they "
-                       "are of two installations",
-                       h->version, LINK_VERSION);
-    patience = (struct timeval){ 0 };
-    (void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
-    return ERR_OK;
-}
+/* ---- The link -------------------------------------------------------------- */
 
 static void accept_link(struct ranks *r)
 {
-    int fd = accept4(r->listen_fd, NULL, NULL, SOCK_CLOEXEC);
-    struct link_hello h = { 0 };
-    struct err e = { 0 };
+    int fd;
+    pid_t pid;
 
-    if (fd < 0)
-        return;
-    if (r->pid == 0 || r->linked || check_hello(r, fd, &h, &e) != ERR_OK) {
-        log_warn("ranks: %s", *e.msg ? e.msg : "somebody knocked unasked");
-        close(fd);
-        return;
+    while (door_answer(&r->door, &fd, &pid)) {
+        if (r->pid == 0 || r->linked) {
+            log_warn("ranks: a rank came unasked");
+            close(fd);
+            continue;
+        }
+        r->linked = 1;
+        r->rank_pid = pid;
+        r->opt.on_link(r->opt.on_link_arg, fd);
     }
-    r->linked = 1;
-    r->rank_pid = (pid_t)h.pid;
-    r->opt.on_link(r->opt.on_link_arg, fd);
 }
 
 /* ---- The command ---------------------------------------------------------- */
@@ -226,7 +151,7 @@ static enum err_code build_command(struct ranks *r, struct err *e)
         TRY(push_mpirun_options(r, &n, e));
     TRY(push(r, &n, r->opt.program, e));
     TRY(push(r, &n, "--connect", e));
-    TRY(push(r, &n, r->connect_word, e));
+    TRY(push(r, &n, r->door.addresses, e));
     for (int i = 0; i < r->opt.n_words; i++)
         TRY(push(r, &n, r->opt.words[i], e));
     return ERR_OK;
@@ -275,7 +200,7 @@ static void drain_output(struct ranks *r)
 static enum err_code start(struct ranks *r, struct err *e)
 {
     /* mpirun refuses root without these; whoever made a root of latentd meant it. */
-    const char *env[] = { r->token_env, "OMPI_ALLOW_RUN_AS_ROOT=1",
+    const char *env[] = { r->door.token_word, "OMPI_ALLOW_RUN_AS_ROOT=1",
                           "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1", "OMP_WAIT_POLICY=passive" };
     int direct = r->words[0] == r->opt.program;
     struct launch l = { .argv = r->words,
@@ -376,10 +301,11 @@ enum err_code ranks_create(struct ranks **out, const struct ranks_options *o, st
     if (!r)
         return err_set(e, ERR_NOMEM, "no memory for the ranks");
     r->opt = *o;
-    r->listen_fd = r->out_fd = -1;
+    r->out_fd = -1;
     r->lost_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     r->start_at_ms = clock_monotonic_ms();
-    if ((rc = make_token(r, e)) != ERR_OK || (rc = open_socket(r, e)) != ERR_OK ||
+    /* Where --launch begins its ranks, nobody here knows. */
+    if ((rc = door_open(&r->door, o->launch != NULL, e)) != ERR_OK ||
         (rc = build_command(r, e)) != ERR_OK) {
         ranks_stop(&r);
         return rc;
@@ -391,9 +317,8 @@ enum err_code ranks_create(struct ranks **out, const struct ranks_options *o, st
 int ranks_fds(struct ranks *r, struct pollfd *fds, int64_t *wait_ms)
 {
     int64_t now = clock_monotonic_ms(), due = now + TICK_MS;
-    int n = 0;
+    int n = door_fds(&r->door, fds);
 
-    fds[n++] = (struct pollfd){ .fd = r->listen_fd, .events = POLLIN };
     fds[n++] = (struct pollfd){ .fd = r->lost_fd, .events = POLLIN };
     if (r->out_fd >= 0)
         fds[n++] = (struct pollfd){ .fd = r->out_fd, .events = POLLIN };
@@ -479,8 +404,7 @@ void ranks_stop(struct ranks **rp)
             (void)await_end(r, 2 * LEAVE_MS);
         }
     }
-    if (r->listen_fd >= 0)
-        close(r->listen_fd);
+    door_close(&r->door);
     if (r->lost_fd >= 0)
         close(r->lost_fd);
     if (r->out_fd >= 0)

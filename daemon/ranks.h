@@ -2,9 +2,8 @@
 /* daemon/ranks.h - the processes of the ranks: started, watched, ended, started again.
  *
  * One rank is a child of this process; more are started by mpirun, or by the words of --launch.
- * Rank 0 connects to a socket whose name only the children know, and shows the token that they
- * found in their environment.  Everything happens in the main thread: the kernel ends a child when
- * the thread that made it ends.
+ * Rank 0 reports at the door (door.h).  Everything happens in the main thread: the kernel ends a
+ * child when the thread that made it ends.
  *
  *     ranks_start ... ranks_poll (often) ... ranks_stop
  */
@@ -16,6 +15,7 @@
 #include <sys/types.h>
 
 #include "base/err.h"
+#include "daemon/door.h"
 
 struct ranks_options {
     const char *program;      /* path of latentd-rank */
@@ -35,7 +35,7 @@ struct ranks;
 enum err_code ranks_create(struct ranks **out, const struct ranks_options *o, struct err *e);
 
 /* Descriptors to wait for, at most RANKS_FDS, and how long at most (ms). */
-enum { RANKS_FDS = 4 };
+enum { RANKS_FDS = DOOR_FDS + 2 };
 int ranks_fds(struct ranks *r, struct pollfd *fds, int64_t *wait_ms);
 
 /* Does what is due: starts, accepts, reads what children print, buries the dead.

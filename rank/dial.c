@@ -36,12 +36,29 @@ static enum err_code dial_unix(int *out, const char *name, struct err *e)
     return ERR_OK;
 }
 
+void dial_tune_tcp(int fd)
+{
+    const struct {
+        int level, name, value;
+    } wanted[] = {
+        {IPPROTO_TCP,  TCP_NODELAY,   1 },
+        { SOL_SOCKET,  SO_KEEPALIVE,  1 },
+        { IPPROTO_TCP, TCP_KEEPIDLE,  10}, /* seconds of silence */
+        { IPPROTO_TCP, TCP_KEEPINTVL, 5 },
+        { IPPROTO_TCP, TCP_KEEPCNT,   4 }
+    };
+
+    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++)
+        (void)setsockopt(fd, wanted[i].level, wanted[i].name, &wanted[i].value,
+                         sizeof wanted[i].value);
+}
+
 static enum err_code dial_tcp(int *out, const char *where, struct err *e)
 {
     struct addrinfo hints = { .ai_socktype = SOCK_STREAM }, *list = NULL;
     const char *colon = strrchr(where, ':');
     char host[256];
-    int one = 1, fd = -1;
+    int fd = -1;
 
     if (!colon || colon == where || (size_t)(colon - where) >= sizeof host)
         return err_set(e, ERR_USAGE, "tcp:%.40s: give HOST:PORT", where);
@@ -60,7 +77,7 @@ static enum err_code dial_tcp(int *out, const char *where, struct err *e)
     freeaddrinfo(list);
     if (fd < 0)
         return ERR_IO;
-    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    dial_tune_tcp(fd);
     *out = fd;
     return ERR_OK;
 }

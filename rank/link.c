@@ -90,6 +90,16 @@ enum err_code link_recv(int fd, struct link_frame *f, struct err *e)
     return ERR_OK;
 }
 
+int link_is_whole(const uint8_t *bytes, size_t n, size_t max)
+{
+    struct wire w = wire_over(bytes, n);
+    size_t payload = wire_get(&w, 4);
+
+    if (w.failed)
+        return 0;
+    return payload > max - HEAD_BYTES ? -1 : n >= HEAD_BYTES + payload;
+}
+
 /* ---- What the kinds share ------------------------------------------------- */
 
 static enum err_code done(const struct str *out, const char *what, struct err *e)

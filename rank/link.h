@@ -98,6 +98,9 @@ struct link_frame {
 enum err_code link_send(int fd, enum link_kind kind, const void *payload, size_t n, struct err *e);
 enum err_code link_recv(int fd, struct link_frame *f, struct err *e);
 
+/* Whether the first frame of bytes[n] is whole: 1; 0: not yet; -1: it has more than max bytes. */
+int link_is_whole(const uint8_t *bytes, size_t n, size_t max);
+
 /* Each kind to bytes (appended) and back; reading checks every length and count. */
 enum err_code link_put_hello(struct str *out, const struct link_hello *h, struct err *e);
 enum err_code link_get_hello(struct link_hello *h, const struct link_frame *f, struct err *e);
