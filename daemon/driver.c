@@ -249,6 +249,16 @@ static enum err_code send_begins(struct driver *d, const struct scheduler_output
     return ERR_OK;
 }
 
+/* Those that gave their place up wait again, for clients too. */
+static void show_paused(struct driver *d, const struct scheduler_output *out)
+{
+    for (int i = 0; i < out->n_paused; i++) {
+        struct request *r = book_find_live(d->opt.book, out->paused[i]);
+        if (r)
+            book_set_running(d->opt.book, r, 0, 0);
+    }
+}
+
 /* The next frame of the ranks, or what is wrong with them: ERR_CANCELLED when the end has come. */
 static enum err_code await_frame(struct driver *d, struct link_frame *f, int64_t patience_ms,
                                  struct err *e)
@@ -313,9 +323,10 @@ static enum err_code turn(struct driver *d, int *idle, struct err *e)
     push_entry(d);
     *idle = out.step == NULL;
     show_counts(d);
+    TRY(send_begins(d, &out, e));
+    show_paused(d, &out);
     if (!out.step)
         return ERR_OK;
-    TRY(send_begins(d, &out, e));
     TRY(run_step(d, out.step, &r, e));
     enum err_code rc = scheduler_result(d->scheduler, &r, &out, e);
     link_result_free(&r);

@@ -159,8 +159,9 @@ enum err_code scheduler_create(struct scheduler **out, const struct scheduler_op
     s->by_seq = calloc(n_seq, sizeof *s->by_seq);
     s->begins = calloc(n_seq, sizeof *s->begins);
     s->tokens = calloc(n_seq, sizeof *s->tokens);
+    s->paused = calloc(2 * n_seq, sizeof *s->paused);
     s->step.batch.tokens = calloc((size_t)o->limits.max_batch, sizeof *s->step.batch.tokens);
-    if (!s->by_seq || !s->begins || !s->tokens || !s->step.batch.tokens) {
+    if (!s->by_seq || !s->begins || !s->tokens || !s->paused || !s->step.batch.tokens) {
         scheduler_free(&s);
         return err_set(e, ERR_NOMEM, "no memory for the scheduler");
     }
@@ -192,6 +193,7 @@ void scheduler_free(struct scheduler **s)
     free(x->begins);
     free(x->ends);
     free(x->tokens);
+    free(x->paused);
     free(x);
     *s = NULL;
 }

@@ -69,7 +69,8 @@ struct scheduler_output {
     const struct scheduler_begin *begins;
     const struct scheduler_end *ends;     /* these are gone */
     const struct scheduler_token *tokens; /* of scheduler_result */
-    int n_begins, n_ends, n_tokens;
+    const int64_t *paused;                /* of scheduler_plan: numbers of those that wait again */
+    int n_begins, n_ends, n_tokens, n_paused;
 };
 
 struct scheduler_counts {

@@ -32,6 +32,7 @@ struct entry {
     int64_t bad_pos;     /* -1: none */
     int bad_layer;
     int counted; /* its prompt is in the counts */
+    int begun;   /* the caller believes that it runs */
 };
 
 struct scheduler {
@@ -47,6 +48,7 @@ struct scheduler {
     struct scheduler_begin *begins; /* [n_sequences] */
     struct scheduler_end *ends;     /* [cap_ends] */
     struct scheduler_token *tokens; /* [n_sequences] */
+    int64_t *paused;                /* [2 * n_sequences] */
     int n_begins, n_ends, n_tokens, cap_ends;
     struct scheduler_counts counts;
 };

@@ -228,6 +228,7 @@ static enum err_code admit(struct scheduler *s, struct entry *x, int seq, struct
                                                          .tokens = x->tokens,
                                                          .n_tokens = x->n_tokens,
                                                          .n_cached = x->n_computed };
+    x->begun = 1;
     return ERR_OK;
 }
 
@@ -331,6 +332,22 @@ static enum err_code end_late(struct scheduler *s, int64_t now_ms, struct err *e
     return ERR_OK;
 }
 
+/* Those that have lost their place, be it one that they only got in this plan: twice as many as
+ * there are sequences, at most. */
+static int note_paused(struct scheduler *s)
+{
+    int n = 0;
+
+    for (int i = 0; i < s->n; i++) {
+        struct entry *x = s->v[i];
+        if (!x->begun || x->seq >= 0)
+            continue;
+        x->begun = 0;
+        s->paused[n++] = x->number;
+    }
+    return n;
+}
+
 enum err_code scheduler_plan(struct scheduler *s, int64_t id, int64_t now_ms,
                              struct scheduler_output *out, struct err *e)
 {
@@ -351,5 +368,7 @@ enum err_code scheduler_plan(struct scheduler *s, int64_t id, int64_t now_ms,
     out->n_begins = s->n_begins;
     out->ends = s->ends;
     out->n_ends = s->n_ends;
+    out->paused = s->paused;
+    out->n_paused = note_paused(s);
     return ERR_OK;
 }

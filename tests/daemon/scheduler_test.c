@@ -92,7 +92,7 @@ struct wish {
     int32_t prompt[2048];
     int n_prompt, max_tokens, given; /* given: of the produced ones, known when it was added */
     int32_t got[512];
-    int n_got, ended;
+    int n_got, ended, runs; /* runs: as the scheduler has said */
     enum reason reason;
 };
 
@@ -161,8 +161,27 @@ static void note_end(struct world *w, int64_t number, enum reason reason)
 
     assert_int_equal(x->ended, 0);
     x->ended = 1;
+    x->runs = 0;
     x->reason = reason;
     w->live--;
+}
+
+/* What is told of begins and pauses comes to the number that run. */
+static void note_running(struct world *w, const struct scheduler_output *out)
+{
+    struct scheduler_counts c;
+    int running = 0;
+
+    for (int i = 0; i < out->n_begins; i++)
+        w->wishes[out->begins[i].number].runs = 1;
+    for (int i = 0; i < out->n_paused; i++) {
+        assert_int_equal(w->wishes[out->paused[i]].runs, 1);
+        w->wishes[out->paused[i]].runs = 0;
+    }
+    for (int i = 0; i < w->n; i++)
+        running += w->wishes[i].runs;
+    scheduler_count(w->s, &c);
+    assert_int_equal(c.running, running);
 }
 
 /* One step; returns 0 when there was nothing to do. */
@@ -176,6 +195,7 @@ static int turn(struct world *w)
         fail_msg("%s", e.msg);
     for (int i = 0; i < out.n_ends; i++)
         note_end(w, out.ends[i].number, out.ends[i].reason);
+    note_running(w, &out);
     if (!out.step)
         return 0;
     assert_true(out.step->batch.n <= w->max_batch);
@@ -284,6 +304,7 @@ static void the_second_turn_of_a_chat_is_cached(void **state)
         assert_int_equal(scheduler_plan(w->s, ++w->steps, 0, &out, NULL), ERR_OK);
         assert_int_equal(out.n_begins, 1);
         assert_int_equal(out.begins[0].n_cached, k ? 199 : 0);
+        note_running(w, &out);
         struct link_result r;
         run_step(&w->ranks, out.step, &r, 0);
         assert_int_equal(scheduler_result(w->s, &r, &out, NULL), ERR_OK);
@@ -307,7 +328,7 @@ static void a_request_goes_on_where_it_was(void **state)
     run_out(w);
     w->wishes[1] = w->wishes[0]; /* as after a restart: 13 tokens are known */
     w->wishes[1].n_got = 13;
-    w->wishes[1].ended = 0;
+    w->wishes[1].ended = w->wishes[1].runs = 0;
     scheduler_free(&w->s);
     world_init(w);
     add(w, "", 0, 0);
