@@ -8,8 +8,6 @@
 
 static const char *program = "latent";
 static int quiet_level;
-static progress_fn *watcher;
-static void *watcher_arg;
 
 void log_set_program(const char *name)
 {
@@ -77,21 +75,18 @@ static void progress_show(struct progress *p, double now)
 {
     double spent = now - p->started_s;
     double part = p->total > 0 ? (double)p->done / (double)p->total : 0;
-    double left = part > 0 ? spent / part - spent : 0;
+    double slowest = p->slowest > 0 ? p->slowest : part;
+    double left = slowest > 0 ? spent / slowest - spent : 0;
 
     p->visible = 1;
     p->shown_s = now;
     if (p->on_terminal)
-        fprintf(stderr, "\r%s: %s %3.0f%%, %.0f s left ", program, p->what, 100 * part, left);
+        fprintf(stderr, "\r%s: %s %3.0f%%, %.0f s left%s \033[K", program, p->what, 100 * part,
+                left, p->more);
     else
-        fprintf(stderr, "%s: %s %.0f%%, %.0f s left\n", program, p->what, 100 * part, left);
+        fprintf(stderr, "%s: %s %.0f%%, %.0f s left%s\n", program, p->what, 100 * part, left,
+                p->more);
     fflush(stderr);
-}
-
-void progress_watch(progress_fn *fn, void *arg)
-{
-    watcher = fn;
-    watcher_arg = arg;
 }
 
 void progress_start(struct progress *p, const char *what, int64_t total)
@@ -109,10 +104,6 @@ void progress_update(struct progress *p, int64_t done)
     double every = p->on_terminal ? 0.2 : 10;
 
     p->done = done;
-    if (watcher && now - p->told_s >= 0.2) {
-        p->told_s = now;
-        watcher(watcher_arg, p);
-    }
     if (!quiet_level && now - p->shown_s >= every)
         progress_show(p, now);
 }

@@ -23,17 +23,14 @@ void log_set_quiet(int quiet);
 struct progress {
     const char *what; /* borrowed: "loading", "scoring" */
     int64_t total, done;
-    double started_s, shown_s, told_s;
+    double slowest; /* if not 0: how much of 1 is done by who will be the last, for the time left */
+    char more[80];  /* for the end of the line */
+    double started_s, shown_s;
     int on_terminal, visible;
 };
 void progress_start(struct progress *p, const char *what, int64_t total);
 void progress_update(struct progress *p, int64_t done);
 void progress_end(struct progress *p);
-
-/* Tells somebody else too, about five times a second, by whatever thread works.  Once, before any
- * work; fn NULL: nobody. */
-typedef void progress_fn(void *arg, const struct progress *p);
-void progress_watch(progress_fn *fn, void *arg);
 
 /* Seconds of the monotonic clock. */
 double clock_seconds(void);

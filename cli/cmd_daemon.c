@@ -4,11 +4,13 @@
  */
 #include <inttypes.h>
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 
 #include "base/log.h"
+#include "base/str.h"
 #include "cli/json_out.h"
 #include "cli/output.h"
 #include "cli/remote.h"
@@ -138,6 +140,19 @@ enum err_code run_list(const struct options *o, struct err *e)
 
 /* ---- status --------------------------------------------------------------- */
 
+static json_t *json_rank(const struct latent_rank *r)
+{
+    return json_pack("{s:i, s:s, s:s, s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}",
+                     "rank", (int)r->rank, "host", r->host, "device", r->device, "threads",
+                     (int)r->threads, "weights_bytes", (json_int_t)r->weights_bytes, "cache_bytes",
+                     (json_int_t)r->cache_bytes, "load_done_bytes", (json_int_t)r->load_done_bytes,
+                     "load_total_bytes", (json_int_t)r->load_total_bytes, "load_rate",
+                     (json_int_t)r->load_rate, "steps", (json_int_t)r->steps, "compute_us",
+                     (json_int_t)r->compute_us, "sum_us", (json_int_t)r->sum_us,
+                     "recent_compute_us", (json_int_t)r->recent_compute_us, "recent_sum_us",
+                     (json_int_t)r->recent_sum_us);
+}
+
 static enum err_code print_status_json(const struct latent_status *s, struct err *e)
 {
     json_t *j =
@@ -157,25 +172,76 @@ static enum err_code print_status_json(const struct latent_status *s, struct err
         "cached_tokens", (json_int_t)s->cached_tokens, "produced_tokens",
         (json_int_t)s->produced_tokens);
 
-    if (!j || !work || json_object_update(j, work)) {
+    json_t *ranks = json_array();
+
+    for (size_t i = 0; i < s->n_rank_list; i++)
+        json_array_append_new(ranks, json_rank(&s->rank_list[i]));
+    if (!j || !work || json_object_update(j, work) || json_object_set(j, "rank_list", ranks)) {
         json_decref(j);
         j = NULL;
     }
     json_decref(work);
+    json_decref(ranks);
     return json_print(j, e);
+}
+
+/* Seconds until a rank has loaded, or -1. */
+static double load_left(const struct latent_rank *r)
+{
+    if (r->load_rate == 0 || r->load_done_bytes > r->load_total_bytes)
+        return -1;
+    return (double)(r->load_total_bytes - r->load_done_bytes) / (double)r->load_rate;
+}
+
+static void print_loading(const struct latent_status *s)
+{
+    double left = 0, rate = 0;
+    char part[32], whole[32], speed[32];
+
+    for (size_t i = 0; i < s->n_rank_list; i++) {
+        double its = load_left(&s->rank_list[i]);
+        left = its < 0 || left < 0 ? -1 : fmax(left, its);
+        rate += (double)s->rank_list[i].load_rate;
+    }
+    printf("loading     %s of %s", str_bytes(part, sizeof part, (double)s->load_done_bytes),
+           str_bytes(whole, sizeof whole, (double)s->load_total_bytes));
+    if (left >= 0)
+        printf(", %s/s, %.0f s left", str_bytes(speed, sizeof speed, rate), left);
+    printf("\n");
+}
+
+static void print_rank(const struct latent_rank *r, int loading)
+{
+    char weights[32], cache[32], part[32], whole[32], speed[32];
+
+    printf("rank %-6" PRIu32 " %s on %s, %" PRIu32 " thread%s, weights %s, cache %s", r->rank,
+           r->device, r->host, r->threads, r->threads == 1 ? "" : "s",
+           str_bytes(weights, sizeof weights, (double)r->weights_bytes),
+           str_bytes(cache, sizeof cache, (double)r->cache_bytes));
+    if (loading)
+        printf("; read %s of %s, %s/s", str_bytes(part, sizeof part, (double)r->load_done_bytes),
+               str_bytes(whole, sizeof whole, (double)r->load_total_bytes),
+               str_bytes(speed, sizeof speed, (double)r->load_rate));
+    if (loading && load_left(r) >= 0)
+        printf(", %.0f s left", load_left(r));
+    if (!loading && r->steps)
+        printf("; a step %.2f ms, sums %.2f ms", (double)r->recent_compute_us * 1e-3,
+               (double)r->recent_sum_us * 1e-3);
+    printf("\n");
 }
 
 static void print_status(const struct latent_status *s)
 {
+    int loading = s->phase == LATENT_PHASE_LOADING;
+
     printf("phase       %s%s\n", latent_phase_name(s->phase), s->draining ? ", draining" : "");
     printf("health      %s%s%s\n", s->green ? "green" : "not green", *s->why ? ": " : "", s->why);
     printf("daemon      latentd %s, process %" PRIu32 ", up %" PRIu64 " s, ranks restarted %" PRIu32
            " times\n",
            s->version, s->pid, s->uptime_s, s->restarts);
     printf("model       %s%s%s\n", s->model, *s->model ? ", " : "", s->model_path);
-    if (s->load_total_bytes && s->load_done_bytes < s->load_total_bytes)
-        printf("loading     %.1f of %.1f GB\n", (double)s->load_done_bytes * 1e-9,
-               (double)s->load_total_bytes * 1e-9);
+    if (loading)
+        print_loading(s);
     if (s->context)
         printf("context     %" PRIu64 " positions a request, %" PRIu32 " at once, %" PRIu32
                " rank%s, cache %s\n",
@@ -188,6 +254,8 @@ static void print_status(const struct latent_status *s)
            " produced\n",
            s->prompt_tokens, s->cached_tokens, s->produced_tokens);
     printf("journal     %s\n", s->journal_ok ? "ok" : "cannot be written");
+    for (size_t i = 0; i < s->n_rank_list; i++)
+        print_rank(&s->rank_list[i], loading);
     if (*s->plan)
         printf("%s", s->plan);
 }

@@ -284,6 +284,19 @@ static enum err_code await_frame(struct driver *d, struct link_frame *f, int64_t
     }
 }
 
+/* What the ranks say of themselves; frees the frame. */
+static enum err_code take_ranks(struct driver *d, struct link_frame *f, struct err *e)
+{
+    struct link_ranks r;
+    enum err_code rc = link_get_ranks(&r, f, e);
+
+    free(f->payload);
+    TRY(rc);
+    rc = status_note_ranks(d->opt.status, &r, e);
+    link_ranks_free(&r);
+    return rc;
+}
+
 /* Runs a step and gives its result. */
 static enum err_code run_step(struct driver *d, const struct step *step, struct link_result *r,
                               struct err *e)
@@ -296,6 +309,10 @@ static enum err_code run_step(struct driver *d, const struct step *step, struct 
     TRY(step_encode(step, &d->out, e));
     TRY(link_send(d->fd, LINK_STEP, d->out.data, d->out.len, e));
     TRY(await_frame(d, &f, patience > HANG_MS ? patience : HANG_MS, e));
+    if (f.kind == LINK_RANKS) {
+        TRY(take_ranks(d, &f, e));
+        TRY(await_frame(d, &f, HANG_MS, e));
+    }
     enum err_code rc = link_get_result(r, &f, &d->ready.limits, e);
     free(f.payload);
     if (rc == ERR_OK)
@@ -368,25 +385,19 @@ static enum err_code check_ready(struct driver *d, struct err *e)
 static enum err_code await_ready(struct driver *d, struct err *e)
 {
     struct link_frame f = { 0 };
-    struct link_progress p;
     int64_t next_ms;
 
     for (;;) {
         TRY(end_wanted(d, &next_ms, e));
         TRY(await_frame(d, &f, INT32_MAX, e));
-        enum err_code rc;
-        if (f.kind == LINK_PROGRESS) {
-            rc = link_get_progress(&p, &f, e);
-            if (rc == ERR_OK)
-                status_note_loading(d->opt.status, p.done_bytes, p.total_bytes);
-        } else {
-            rc = link_get_ready(&d->ready, &f, e);
-        }
-        free(f.payload);
-        TRY(rc);
-        if (f.kind == LINK_READY)
-            return check_ready(d, e);
+        if (f.kind != LINK_RANKS)
+            break;
+        TRY(take_ranks(d, &f, e));
     }
+    enum err_code rc = link_get_ready(&d->ready, &f, e);
+    free(f.payload);
+    TRY(rc);
+    return check_ready(d, e);
 }
 
 static enum err_code open_scheduler(struct driver *d, struct err *e)

@@ -2,6 +2,7 @@
 /* daemon/server_about.c - the methods that need no request: text and tokens, and the daemon
  * itself. */
 #include <inttypes.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -159,12 +160,55 @@ static void fill_work(Latentd__StatusReply *r, struct status_view *v)
     PUT(r, produced_tokens, (uint64_t)v->produced_tokens);
 }
 
+static void fill_rank(Latentd__RankInfo *r, uint32_t number, struct status_rank *from)
+{
+    const int64_t *figures = from->is.figures;
+
+    latentd__rank_info__init(r);
+    PUT(r, rank, number);
+    r->host = answer_text(from->is.host);
+    r->device = answer_text(from->is.device);
+    PUT(r, threads, (uint32_t)from->is.n_threads);
+    PUT(r, weights_bytes, (uint64_t)from->is.weights_bytes);
+    PUT(r, cache_bytes, (uint64_t)from->is.cache_bytes);
+    PUT(r, load_done_bytes, (uint64_t)figures[COMM_LOADED]);
+    if (figures[COMM_TO_LOAD] > 0)
+        PUT(r, load_total_bytes, (uint64_t)figures[COMM_TO_LOAD]);
+    if (from->load_rate > 0)
+        PUT(r, load_rate, (uint64_t)from->load_rate);
+    PUT(r, steps, (uint64_t)figures[COMM_STEPS]);
+    PUT(r, compute_us, (uint64_t)figures[COMM_COMPUTE_US]);
+    PUT(r, sum_us, (uint64_t)figures[COMM_SUM_US]);
+    if (figures[COMM_STEPS] == 0)
+        return;
+    PUT(r, recent_compute_us, (uint64_t)from->recent_step_us);
+    PUT(r, recent_sum_us, (uint64_t)from->recent_sum_us);
+}
+
+/* Returns what is to be freed once the answer is sent. */
+static void *fill_ranks(Latentd__StatusReply *r, struct status_rank *from, int n)
+{
+    Latentd__RankInfo *infos = calloc((size_t)n + 1, sizeof *infos + sizeof(Latentd__RankInfo *));
+
+    if (!infos)
+        return NULL; /* without them, then */
+    r->rank_list = (Latentd__RankInfo **)(infos + n + 1);
+    for (int i = 0; i < n; i++) {
+        fill_rank(&infos[i], (uint32_t)i, &from[i]);
+        r->rank_list[r->n_rank_list++] = &infos[i];
+    }
+    return infos;
+}
+
 int method_status(struct server_call *c, struct requests_waiter *w, Latentd__Envelope *a)
 {
     Latentd__StatusReply r = LATENTD__STATUS_REPLY__INIT;
+    struct status_rank *ranks = NULL;
     struct status_view v;
 
     (void)w;
+    int n_ranks = status_ranks(c->service->status, &ranks);
+    void *infos = fill_ranks(&r, ranks, n_ranks > 0 ? n_ranks : 0);
     status_read(c->service->status, &v);
     r.version = (char *)LATENTD_VERSION;
     PUT(&r, pid, (uint32_t)getpid());
@@ -174,7 +218,10 @@ int method_status(struct server_call *c, struct requests_waiter *w, Latentd__Env
         PUT(&r, plan, answer_bytes(&c->service->plan_summary));
     a->body_case = LATENTD__ENVELOPE__BODY_STATUS_REPLY;
     a->status_reply = &r;
-    return answer_send(c, a);
+    int sent = answer_send(c, a);
+    free(infos);
+    free(ranks);
+    return sent;
 }
 
 int method_health(struct server_call *c, struct requests_waiter *w, Latentd__Envelope *a)

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "daemon/book.h"
 #include "daemon/clock.h"
 #include "daemon/journal.h"
@@ -28,6 +29,9 @@ struct status {
     struct requests *book;
     struct journal *journal;
     int64_t started_ms, last_step_ms;
+    struct status_rank *ranks; /* [n_ranks] */
+    int n_ranks;
+    double load_began_s;
     char last_fault[256];
     /* Earlier groups of ranks counted from 0 too. */
     struct scheduler_counts counts, before;
@@ -70,6 +74,7 @@ void status_free(struct status **s)
     if (!*s)
         return;
     pthread_mutex_destroy(&(*s)->lock);
+    free((*s)->ranks);
     free(*s);
     *s = NULL;
 }
@@ -96,20 +101,60 @@ void status_note_restart(struct status *s, const char *why)
     add_counts(&s->before, &s->counts);
     s->counts = (struct scheduler_counts){ 0 };
     s->v.restarts++;
+    s->n_ranks = 0;
     if (s->v.phase != PHASE_STOPPING)
         s->v.phase = PHASE_RESTARTING;
     (void)snprintf(s->last_fault, sizeof s->last_fault, "%s", why);
     pthread_mutex_unlock(&s->lock);
 }
 
-void status_note_loading(struct status *s, int64_t done_bytes, int64_t total_bytes)
+/* What a rank says, beside what it said before. */
+static void note_rank(struct status_rank *r, const struct link_rank *now, double load_s)
 {
-    pthread_mutex_lock(&s->lock);
+    const int64_t *old = r->is.figures, *new = now->figures;
+    double steps = (double)(new[COMM_STEPS] - old[COMM_STEPS]);
+
+    if (new[COMM_LOADED] != old[COMM_LOADED] && load_s > 0)
+        r->load_rate = (double)new[COMM_LOADED] / load_s;
+    if (steps > 0) {
+        r->recent_step_us = (double)(new[COMM_COMPUTE_US] - old[COMM_COMPUTE_US]) / steps;
+        r->recent_sum_us = (double)(new[COMM_SUM_US] - old[COMM_SUM_US]) / steps;
+    }
+    r->is = *now;
+}
+
+/* With the lock held.  The first look at a group. */
+static enum err_code meet_ranks(struct status *s, int n, struct err *e)
+{
+    free(s->ranks);
+    s->n_ranks = 0;
+    s->ranks = calloc((size_t)n, sizeof *s->ranks);
+    if (!s->ranks)
+        return err_set(e, ERR_NOMEM, "no memory for the status of %d ranks", n);
+    s->n_ranks = n;
+    s->load_began_s = clock_seconds();
     if (s->v.phase != PHASE_STOPPING)
         s->v.phase = PHASE_LOADING;
-    s->v.load_done_bytes = done_bytes;
-    s->v.load_total_bytes = total_bytes;
+    return ERR_OK;
+}
+
+enum err_code status_note_ranks(struct status *s, const struct link_ranks *r, struct err *e)
+{
+    enum err_code rc = ERR_OK;
+    int64_t done = 0, total = 0;
+
+    pthread_mutex_lock(&s->lock);
+    if (s->n_ranks != r->n)
+        rc = meet_ranks(s, r->n, e);
+    for (int i = 0; i < r->n && rc == ERR_OK; i++) {
+        note_rank(&s->ranks[i], &r->v[i], clock_seconds() - s->load_began_s);
+        done += r->v[i].figures[COMM_LOADED];
+        total += r->v[i].figures[COMM_TO_LOAD];
+    }
+    s->v.load_done_bytes = done;
+    s->v.load_total_bytes = total;
     pthread_mutex_unlock(&s->lock);
+    return rc;
 }
 
 void status_note_ready(struct status *s, const struct link_ready *r)
@@ -117,7 +162,6 @@ void status_note_ready(struct status *s, const struct link_ready *r)
     pthread_mutex_lock(&s->lock);
     if (s->v.phase != PHASE_STOPPING)
         s->v.phase = PHASE_SERVING;
-    s->v.load_done_bytes = s->v.load_total_bytes;
     s->v.n_ranks = r->n_ranks;
     s->v.n_sequences = r->limits.n_sequences;
     s->v.max_batch = r->limits.max_batch;
@@ -217,6 +261,17 @@ static void judge(struct status_view *v, const char *last_fault)
         v->why[0] = 0;
 }
 
+int status_ranks(struct status *s, struct status_rank **out)
+{
+    pthread_mutex_lock(&s->lock);
+    int n = s->n_ranks;
+    *out = malloc(((size_t)n + 1) * sizeof **out);
+    if (*out && n)
+        memcpy(*out, s->ranks, (size_t)n * sizeof **out);
+    pthread_mutex_unlock(&s->lock);
+    return *out ? n : -1;
+}
+
 void status_read(struct status *s, struct status_view *out)
 {
     struct requests_counts c;
@@ -238,6 +293,7 @@ void status_read(struct status *s, struct status_view *out)
     out->prompt_tokens = total.prompt_tokens;
     out->cached_tokens = total.cached_tokens;
     out->produced_tokens = total.produced_tokens;
+    out->preempted = total.preempted;
     out->waiting = c.waiting;
     out->running = c.running;
     out->draining = c.draining;
@@ -245,12 +301,65 @@ void status_read(struct status *s, struct status_view *out)
     judge(out, fault);
 }
 
+static void put_head(struct str *out, const char *type, const char *name, const char *help)
+{
+    str_printf(out, "# HELP latentd_%s %s\n# TYPE latentd_%s %s\n", name, help, name, type);
+}
+
+/* What may stand between the quotes of a label. */
+static void put_label(struct str *out, const char *text)
+{
+    for (; *text; text++) {
+        if (*text == '\\' || *text == '"')
+            str_append(out, "\\", 1);
+        str_append(out, *text == '\n' ? "\\n" : text, *text == '\n' ? 2 : 1);
+    }
+}
+
+/* One metric of every rank: a figure in units of `unit`. */
+static void put_rank_rows(struct str *out, const struct status_rank *ranks, int n, const char *name,
+                          enum comm_figure f, double unit)
+{
+    for (int i = 0; i < n; i++) {
+        str_printf(out, "latentd_%s{rank=\"%d\",host=\"", name, i);
+        put_label(out, ranks[i].is.host);
+        str_printf(out, "\"} %.15g\n", (double)ranks[i].is.figures[f] * unit);
+    }
+}
+
+static void put_ranks(struct status *s, struct str *out)
+{
+    static const struct {
+        const char *type, *name, *help;
+        enum comm_figure figure;
+        double unit;
+    } rows[] = {
+        {"gauge",    "rank_load_done_bytes",       "bytes of the model that the rank has read", COMM_LOADED,
+         1                                                                                                        },
+        { "gauge",   "rank_load_total_bytes",      "bytes of the model that it has to read",    COMM_TO_LOAD,
+         1                                                                                                        },
+        { "counter", "rank_steps_total",           "steps with tokens",                         COMM_STEPS,   1   },
+        { "counter", "rank_compute_seconds_total", "time that the rank computed in them",
+         COMM_COMPUTE_US,                                                                                     1e-6},
+        { "counter", "rank_sum_seconds_total",
+         "time in sums over ranks, waiting for others included",                                COMM_SUM_US,  1e-6},
+    };
+    struct status_rank *ranks;
+    int n = status_ranks(s, &ranks);
+
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        put_head(out, rows[i].type, rows[i].name, rows[i].help);
+        put_rank_rows(out, ranks, n, rows[i].name, rows[i].figure, rows[i].unit);
+    }
+    free(ranks);
+}
+
 static void put_histogram(struct str *out, const char *name, const char *help,
                           const struct histogram *h)
 {
     int64_t n = 0;
 
-    str_printf(out, "# HELP latentd_%s %s\n# TYPE latentd_%s histogram\n", name, help, name);
+    put_head(out, "histogram", name, help);
     for (int i = 0; i < BUCKETS - 1; i++) {
         n += h->count[i];
         str_printf(out, "latentd_%s_bucket{le=\"%g\"} %" PRId64 "\n", name, bounds[i], n);
@@ -267,13 +376,12 @@ void status_metrics(struct status *s, struct str *out)
 
     status_read(s, &v);
     requests_count(s->book, &c);
-#define X(TYPE, name, value, help)                                                              \
-    str_printf(out, "# HELP latentd_" #name " %s\n# TYPE latentd_" #name " " #TYPE "\n", help); \
+#define X(TYPE, name, value, help)     \
+    put_head(out, #TYPE, #name, help); \
     str_printf(out, "latentd_" #name " %lld\n", (long long)(value));
 #include "daemon/metrics.def"
 #undef X
-    str_puts(out, "# HELP latentd_requests_ended_total requests that ended, by reason\n"
-                  "# TYPE latentd_requests_ended_total counter\n");
+    put_head(out, "counter", "requests_ended_total", "requests that ended, by reason");
     for (int i = REASON_STOP; i <= REASON_FAILED; i++)
         str_printf(out, "latentd_requests_ended_total{reason=\"%s\"} %" PRId64 "\n",
                    reason_name((enum reason)i), c.by_reason[i]);
@@ -286,5 +394,6 @@ void status_metrics(struct status *s, struct str *out)
                   &copy.next_token);
     put_histogram(out, "step_seconds", "a step on rank 0", &copy.step);
     put_histogram(out, "step_round_seconds", "a step as the coordinator sees it", &copy.round);
-    put_histogram(out, "step_sum_seconds", "of a step, the sums over ranks", &copy.sum);
+    put_histogram(out, "step_sum_seconds", "of a step, the sums over ranks on rank 0", &copy.sum);
+    put_ranks(s, out);
 }

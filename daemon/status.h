@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "base/str.h"
+#include "rank/link.h"
 
 enum daemon_phase {
     PHASE_STARTING,   /* no rank has said anything yet */
@@ -35,10 +36,22 @@ struct status_view {
     int64_t pages_total, pages_used, pages_cached; /* used: by live requests; cached: for reuse */
     int waiting, running, draining, journal_ok;
     int64_t uptime_s;
-    int64_t prompt_tokens, cached_tokens, produced_tokens; /* since the start */
+    int64_t prompt_tokens, cached_tokens, produced_tokens, preempted; /* since the start */
+};
+
+/* One rank.  Times are of this group's life, recent ones of about the last second with steps. */
+struct status_rank {
+    struct link_rank is;   /* as it says */
+    double load_rate;      /* bytes a second, from the first look to the last change */
+    double recent_step_us; /* of a step, computing; 0: no step yet */
+    double recent_sum_us;  /* of a step, in sums */
 };
 
 struct status;
+
+/* The ranks that said something since their last start: *out, the caller's (free).  Returns their
+ * number; -1: no memory. */
+int status_ranks(struct status *s, struct status_rank **out);
 
 void status_read(struct status *s, struct status_view *out);
 

@@ -25,7 +25,8 @@ void status_set_phase(struct status *s, enum daemon_phase p);
 
 /* The ranks ended: why, one line. */
 void status_note_restart(struct status *s, const char *why);
-void status_note_loading(struct status *s, int64_t done_bytes, int64_t total_bytes);
+/* Errors: ERR_NOMEM. */
+enum err_code status_note_ranks(struct status *s, const struct link_ranks *r, struct err *e);
 void status_note_ready(struct status *s, const struct link_ready *r);
 void status_note_counts(struct status *s, const struct scheduler_counts *c);
 

@@ -246,11 +246,11 @@ int64_t account_staging(int n_threads)
 }
 
 /* Two buffers of rows for every rank of several.  The leader's: finished sums as f32; with other
- * hosts a message out and one in from each; the seats of the host's ranks; two boards with a
- * place for every rank of the group. */
+ * hosts a message out and one in from each; the seats of the host's ranks; of every rank of
+ * the group its figures, and a place on two boards. */
 int64_t account_comm(const struct plan *p, int rank)
 {
-    enum { EXTRA = 2, ROOM = 704, SEAT = 128, BOARD = 128 << 10 };
+    enum { EXTRA = 2, ROOM = 704, SEAT = 128, FIGURES = 64, BOARD = 128 << 10 };
     int64_t cells = p->opt.ubatch * (int64_t)(p->model->hp.d_model + EXTRA);
     int64_t rows = (int64_t)arena_round((size_t)cells * sizeof(int64_t));
     int host = p->ranks[rank].host, hosts = p->inventory->n;
@@ -263,7 +263,8 @@ int64_t account_comm(const struct plan *p, int rank)
         bytes += (int64_t)arena_round((size_t)cells * sizeof(float));
     if (hosts > 1)
         bytes += (1 + hosts) * rows;
-    return bytes + ROOM + p->inventory->hosts[host].ranks * SEAT + 2 * p->n_ranks * (int64_t)BOARD;
+    return bytes + ROOM + p->inventory->hosts[host].ranks * SEAT +
+           p->n_ranks * (FIGURES + 2 * (int64_t)BOARD);
 }
 
 int64_t account_reserve(enum device_kind kind)

@@ -110,6 +110,40 @@ static void read_status(struct latent_status *out, const Latentd__StatusReply *r
     };
 }
 
+static void read_rank(struct latent_rank *out, const Latentd__RankInfo *r)
+{
+    *out = (struct latent_rank){
+        .host = client_text(r->host),
+        .device = client_text(r->device),
+        .rank = r->rank,
+        .threads = r->threads,
+        .weights_bytes = r->weights_bytes,
+        .cache_bytes = r->cache_bytes,
+        .load_done_bytes = r->load_done_bytes,
+        .load_total_bytes = r->load_total_bytes,
+        .load_rate = r->load_rate,
+        .steps = r->steps,
+        .compute_us = r->compute_us,
+        .sum_us = r->sum_us,
+        .recent_compute_us = r->recent_compute_us,
+        .recent_sum_us = r->recent_sum_us,
+    };
+}
+
+static enum latent_code read_ranks(struct latent *c, struct latent_status *out,
+                                   const Latentd__StatusReply *r, struct latent_error *e)
+{
+    free(c->ranks);
+    c->ranks = calloc(r->n_rank_list + 1, sizeof *c->ranks);
+    if (!c->ranks)
+        return client_fail(e, LATENT_NO_MEMORY, "status: no memory");
+    for (size_t i = 0; i < r->n_rank_list; i++)
+        read_rank(&c->ranks[i], r->rank_list[i]);
+    out->rank_list = c->ranks;
+    out->n_rank_list = r->n_rank_list;
+    return LATENT_OK;
+}
+
 enum latent_code latent_status(struct latent *c, struct latent_status *out, struct latent_error *e)
 {
     Latentd__Envelope q;
@@ -123,6 +157,9 @@ enum latent_code latent_status(struct latent *c, struct latent_status *out, stru
     if (rc != LATENT_OK)
         return rc;
     read_status(out, c->answer->status_reply);
+    rc = read_ranks(c, out, c->answer->status_reply, e);
+    if (rc != LATENT_OK)
+        return rc;
     return take_text(&c->answer->status_reply->plan, &out->plan, &len, e);
 }
 

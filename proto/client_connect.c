@@ -189,6 +189,7 @@ void latent_close(struct latent **connection)
     drop_socket(c);
     envelope_free(&c->answer);
     free(c->infos);
+    free(c->ranks);
     free(c->endpoint);
     free(c->token);
     free(c->agent);

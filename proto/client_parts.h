@@ -14,6 +14,7 @@ struct latent {
     void *arg;
     Latentd__Envelope *answer; /* of the last call: what it returned points there */
     struct latent_info *infos; /* of the last latent_list */
+    struct latent_rank *ranks; /* of the last latent_status */
 };
 
 /* Fills *e and returns the code. */

@@ -243,6 +243,16 @@ enum latent_phase {
 };
 const char *latent_phase_name(enum latent_phase p); /* "loading" */
 
+/* One rank, since the group was started last. */
+struct latent_rank {
+    const char *host, *device;
+    uint32_t rank, threads;
+    uint64_t weights_bytes, cache_bytes;
+    uint64_t load_done_bytes, load_total_bytes, load_rate; /* rate: bytes a second */
+    uint64_t steps, compute_us, sum_us;                    /* of steps with tokens */
+    uint64_t recent_compute_us, recent_sum_us;             /* a step, of late */
+};
+
 /* Texts are "" and numbers 0 where the daemon does not know them yet. */
 struct latent_status {
     enum latent_phase phase;
@@ -254,6 +264,8 @@ struct latent_status {
     uint64_t uptime_s, context, load_done_bytes, load_total_bytes;
     uint64_t pages_total, pages_used, pages_cached;
     uint64_t prompt_tokens, cached_tokens, produced_tokens;
+    const struct latent_rank *rank_list; /* [n_rank_list], 0 until they load */
+    size_t n_rank_list;
 };
 enum latent_code latent_status(struct latent *c, struct latent_status *out, struct latent_error *e);
 

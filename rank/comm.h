@@ -140,4 +140,24 @@ void comm_note_progress(struct comm *c);
 /* Time spent in sums since the last call, of thread 0, in microseconds. */
 double comm_take_sum_us(struct comm *c);
 
+/* ---- What a rank shows of itself, to whoever looks after the group. ---- */
+
+enum comm_figure {
+    COMM_LOADED,     /* bytes of weights read so far                      */
+    COMM_TO_LOAD,    /* of so many; 0: not known yet                      */
+    COMM_STEPS,      /* steps with tokens                                 */
+    COMM_COMPUTE_US, /* spent in these, but for the sums                  */
+    COMM_SUM_US,     /* spent in their sums, the wait for others included */
+    COMM_FIGURES,
+};
+
+/* Adds to a figure of this rank.  Any thread. */
+void comm_add(struct comm *c, enum comm_figure f, int64_t n);
+
+/* A step with tokens took `us` on this rank. */
+void comm_add_step(struct comm *c, double us);
+
+/* Of any rank; what is known of another host's is some beats old. */
+int64_t comm_figure(const struct comm *c, int rank, enum comm_figure f);
+
 #endif

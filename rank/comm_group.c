@@ -73,15 +73,21 @@ static size_t room_bytes(const struct comm *c)
     return arena_round(sizeof(struct room) + (size_t)c->n_local * sizeof(struct seat));
 }
 
+static size_t figures_bytes(const struct comm *c)
+{
+    return (size_t)c->size * FIGURES_ROW * sizeof *c->figures;
+}
+
 size_t comm_group_bytes(const struct comm *c)
 {
-    return room_bytes(c) + 2 * (size_t)c->size * COMM_BOARD;
+    return room_bytes(c) + figures_bytes(c) + 2 * (size_t)c->size * COMM_BOARD;
 }
 
 void comm_group_set_memory(struct comm *c, void *base)
 {
     c->room = base;
-    c->board = (uint8_t *)base + room_bytes(c);
+    c->figures = (_Atomic int64_t *)(void *)((uint8_t *)base + room_bytes(c));
+    c->board = (uint8_t *)base + room_bytes(c) + figures_bytes(c);
     atomic_store(&c->room->seats[c->local].step, -1);
 }
 
@@ -269,8 +275,28 @@ double comm_take_sum_us(struct comm *c)
 {
     double us = c->sum_us;
 
-    c->sum_us = 0;
+    c->sum_us = c->shown_sum_us = 0;
     return us;
+}
+
+void comm_add(struct comm *c, enum comm_figure f, int64_t n)
+{
+    atomic_fetch_add_explicit(&c->figures[c->rank * FIGURES_ROW + (int)f], n, memory_order_relaxed);
+}
+
+void comm_add_step(struct comm *c, double us)
+{
+    double sums = c->sum_us - c->shown_sum_us;
+
+    c->shown_sum_us = c->sum_us;
+    comm_add(c, COMM_STEPS, 1);
+    comm_add(c, COMM_SUM_US, (int64_t)sums);
+    comm_add(c, COMM_COMPUTE_US, (int64_t)(us - sums));
+}
+
+int64_t comm_figure(const struct comm *c, int rank, enum comm_figure f)
+{
+    return atomic_load_explicit(&c->figures[rank * FIGURES_ROW + (int)f], memory_order_relaxed);
 }
 
 void comm_free(struct comm **c)

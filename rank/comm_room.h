@@ -8,6 +8,7 @@
  * the other leaders while its companions wait at the next gate.
  *
  *     room      gate, fault, seats [ranks of the host]
+ *     figures   [size][COMM_FIGURES], what each rank shows of itself
  *     board     [2][size][COMM_BOARD], what broadcast and gather pass
  *     rows      [ranks of the host][2][max_rows][width + COMM_EXTRA] i64, partial sums
  *     sums      f32 [max_rows][width], finished sums on their way to everybody
@@ -26,6 +27,7 @@
 #include "rank/comm.h"
 
 enum { COMM_LINE = 64, COMM_NAME = 64, COMM_BOARD = 128 << 10, COMM_TICK_MS = 200 };
+enum { FIGURES_ROW = COMM_LINE / 8 }; /* a line for each rank */
 enum { COMM_MAX_RANKS = 1024, COMM_MAX_HOSTS = 256, COMM_ALL_HOSTS = -1 };
 
 struct gate {
@@ -117,6 +119,7 @@ struct comm {
     struct comm_place *places; /* [size]                    */
     int *leaders;              /* [n_hosts] ranks           */
     struct room *room;
+    _Atomic int64_t *figures; /* [size][FIGURES_ROW] */
     uint8_t *board;
     int board_turn;
     struct comm_memory memory;
@@ -124,7 +127,7 @@ struct comm {
     int64_t dirty[2];   /* rows of each that are not zero          */
     int oversubscribed; /* more threads on this host than cores    */
     int64_t spin_ns;
-    double sum_us;
+    double sum_us, shown_sum_us; /* shown: of it, what the figures have */
     struct comm_watch *watch;
     struct comm_wire *wire;          /* to the other hosts; leaders of mpi groups only */
     double step_began_s, step_s[15]; /* the last steps, for their median */

@@ -23,8 +23,9 @@ enum wire_kind { WIRE_BEAT, WIRE_FAULT, WIRE_LEAVE };
 
 struct message {
     uint32_t kind;
-    int32_t culprit;
-    char line[sizeof((struct err *)0)->msg];
+    int32_t rank;                            /* that is at fault, or whose figures follow */
+    int64_t figures[COMM_FIGURES];           /* of a beat  */
+    char line[sizeof((struct err *)0)->msg]; /* of a fault */
 };
 
 struct greeting {
@@ -34,6 +35,7 @@ struct greeting {
 
 struct comm_wire {
     int host, n_hosts, listen_fd, told;
+    int shown; /* the rank whose figures went with the last beat */
     uint64_t secret;
     struct end {
         int fd; /* -1: none, or closed */
@@ -304,18 +306,33 @@ static void send_all(struct comm_wire *w, const struct message *m)
     }
 }
 
+/* Of the ranks of this host one with each beat. */
+static void show_figures(struct comm *c, struct message *m)
+{
+    struct comm_wire *w = c->wire;
+
+    do
+        w->shown = (w->shown + 1) % c->size;
+    while (c->places[w->shown].host != c->host);
+    m->rank = w->shown;
+    for (int f = 0; f < COMM_FIGURES; f++)
+        m->figures[f] = comm_figure(c, w->shown, (enum comm_figure)f);
+}
+
 /* The fault of this room once, otherwise a message of `kind`. */
 static void send_state(struct comm *c, enum wire_kind kind)
 {
     struct comm_wire *w = c->wire;
     struct message m = { .kind = kind };
 
+    show_figures(c, &m);
+
     if (atomic_load(&c->room->fault) == FAULT_KNOWN) {
         if (w->told)
             return;
         w->told = 1;
         m.kind = WIRE_FAULT;
-        m.culprit = c->room->fault_rank;
+        m.rank = c->room->fault_rank;
         (void)snprintf(m.line, sizeof m.line, "%s", c->room->why);
     }
     send_all(w, &m);
@@ -336,8 +353,13 @@ static void obey(struct comm *c, int host, struct message *m)
     m->line[sizeof m->line - 1] = '\0';
     if (m->kind == WIRE_LEAVE)
         t->left = 1;
-    if (m->kind == WIRE_FAULT && m->culprit >= 0 && m->culprit < c->size)
-        comm_raise_line(c, m->culprit, m->line);
+    if (m->rank < 0 || m->rank >= c->size)
+        return;
+    if (m->kind == WIRE_FAULT)
+        comm_raise_line(c, m->rank, m->line);
+    else if (c->places[m->rank].host == host)
+        for (int f = 0; f < COMM_FIGURES; f++)
+            atomic_store(&c->figures[m->rank * FIGURES_ROW + f], m->figures[f]);
 }
 
 static void lose(struct comm *c, int host)

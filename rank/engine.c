@@ -7,9 +7,11 @@
 
 #include <stdlib.h>
 
+#include "base/log.h"
 #include "base/str.h"
 #include "base/sysmem.h"
 #include "rank/engine_parts.h"
+#include "rank/load_watch.h"
 
 void engine_options_default(struct engine_options *o)
 {
@@ -214,6 +216,7 @@ static enum err_code load(struct engine *eng, struct err *e)
     struct forward_options f = forward_options_of(o, &eng->share, eng->kernels);
     struct weights_options w = weights_options_of(o, &eng->share);
 
+    w.comm = eng->comm;
     TRY(cache_create(&eng->cache, &shape, eng->limits.n_pages, o->n_sequences,
                      cache_pages(eng->limits.n_context), e));
     TRY(make_counts(eng, e));
@@ -277,6 +280,16 @@ static enum err_code add_totals(struct engine *eng, struct err *e)
     return ERR_OK;
 }
 
+/* Rank 0 shows how far all are, until the last has loaded. */
+static enum err_code load_together(struct engine *eng, struct err *e)
+{
+    struct load_watch *w = comm_rank(eng->comm) == 0 ? load_watch_begin(eng->comm) : NULL;
+    enum err_code rc = comm_share_error(eng->comm, load(eng, e), e);
+
+    load_watch_end(w);
+    return rc;
+}
+
 static enum err_code create(struct engine *eng, const struct plan *plan, struct err *e)
 {
     int64_t width = eng->model->hp.d_model;
@@ -289,7 +302,7 @@ static enum err_code create(struct engine *eng, const struct plan *plan, struct 
     TRY(comm_share_error(eng->comm, rc, e));
     TRY(comm_reserve(eng->comm, eng->opt.max_batch, width, e));
     eng->memory.comm = comm_bytes(eng->comm, eng->opt.max_batch, width);
-    TRY(comm_share_error(eng->comm, load(eng, e), e));
+    TRY(load_together(eng, e));
     return comm_share_error(eng->comm, add_totals(eng, e), e);
 }
 
@@ -354,6 +367,11 @@ int64_t engine_context(const struct engine *e)
     return e->limits.n_context;
 }
 
+struct comm *engine_comm(const struct engine *e)
+{
+    return e->comm;
+}
+
 const struct step_limits *engine_limits(const struct engine *e)
 {
     return &e->limits;
@@ -413,8 +431,11 @@ enum err_code engine_compute(struct engine *e, struct step *s, float *logits, st
     comm_set_step(e->comm, s->id);
     apply_pages(e, s);
     enum err_code rc = check_mapped(e, s, err);
-    if (rc == ERR_OK && s->batch.n > 0)
+    if (rc == ERR_OK && s->batch.n > 0) {
+        double begin = clock_seconds();
         forward_step(e->forward, &s->batch, logits);
+        comm_add_step(e->comm, 1e6 * (clock_seconds() - begin));
+    }
     comm_set_step(e->comm, -1);
     TRY(comm_check(e->comm, err));
     return rc;

@@ -84,6 +84,8 @@ int64_t engine_context(const struct engine *e); /* positions that one sequence m
 const char *engine_isa(const struct engine *e); /* "avx2", ...                      */
 int engine_threads(const struct engine *e);
 
+struct comm *engine_comm(const struct engine *e); /* of its group, or of one rank */
+
 /* What a step may name. */
 const struct step_limits *engine_limits(const struct engine *e);
 

@@ -11,6 +11,7 @@
 #include "rank/wire_sampling.h"
 
 enum { HEAD_BYTES = 5, BIAS_BYTES = 8, SAMPLE_BYTES = 20, BAD_BYTES = 16 };
+enum { RANK_BYTES = 22 + 8 * COMM_FIGURES }; /* at least */
 
 /* ---- Frames --------------------------------------------------------------- */
 
@@ -124,7 +125,7 @@ static enum err_code finish(const struct wire *w, const char *what, struct err *
     return ERR_OK;
 }
 
-/* ---- HELLO, PROGRESS, READY ------------------------------------------------ */
+/* ---- HELLO, RANKS, READY --------------------------------------------------- */
 
 enum err_code link_put_hello(struct str *out, const struct link_hello *h, struct err *e)
 {
@@ -145,26 +146,66 @@ enum err_code link_get_hello(struct link_hello *h, const struct link_frame *f, s
     return finish(&w, "HELLO", e);
 }
 
-enum err_code link_put_progress(struct str *out, const struct link_progress *p, struct err *e)
+enum err_code link_put_ranks(struct str *out, const struct link_ranks *r, struct err *e)
 {
-    wire_put_i32(out, p->rank);
-    wire_put_i64(out, p->done_bytes);
-    wire_put_i64(out, p->total_bytes);
-    return done(out, "PROGRESS", e);
+    wire_put_i32(out, r->n);
+    for (int i = 0; i < r->n; i++) {
+        const struct link_rank *x = &r->v[i];
+        wire_put_text(out, x->host);
+        wire_put_text(out, x->device);
+        wire_put_i32(out, x->n_threads);
+        wire_put_i64(out, x->weights_bytes);
+        wire_put_i64(out, x->cache_bytes);
+        for (int f = 0; f < COMM_FIGURES; f++)
+            wire_put_i64(out, x->figures[f]);
+    }
+    return done(out, "RANKS", e);
 }
 
-enum err_code link_get_progress(struct link_progress *p, const struct link_frame *f, struct err *e)
+/* Returns whether it makes sense. */
+static int get_rank(struct link_rank *x, struct wire *w)
 {
+    int64_t least = 0;
+
+    wire_get_text(w, x->host, sizeof x->host);
+    wire_get_text(w, x->device, sizeof x->device);
+    x->n_threads = wire_get_i32(w);
+    x->weights_bytes = wire_get_i64(w);
+    x->cache_bytes = wire_get_i64(w);
+    for (int f = 0; f < COMM_FIGURES; f++) {
+        x->figures[f] = wire_get_i64(w);
+        least = x->figures[f] < least ? x->figures[f] : least;
+    }
+    return least >= 0 && x->n_threads >= 0 && x->weights_bytes >= 0 && x->cache_bytes >= 0;
+}
+
+enum err_code link_get_ranks(struct link_ranks *r, const struct link_frame *f, struct err *e)
+{
+    enum err_code rc = ERR_OK;
     struct wire w;
 
-    TRY(start(&w, f, LINK_PROGRESS, "PROGRESS", e));
-    p->rank = wire_get_i32(&w);
-    p->done_bytes = wire_get_i64(&w);
-    p->total_bytes = wire_get_i64(&w);
-    TRY(finish(&w, "PROGRESS", e));
-    if (p->rank < 0 || p->done_bytes < 0 || p->total_bytes < p->done_bytes)
-        return err_set(e, ERR_FORMAT, "link: a PROGRESS frame makes no sense");
-    return ERR_OK;
+    *r = (struct link_ranks){ 0 };
+    TRY(start(&w, f, LINK_RANKS, "RANKS", e));
+    int n = (int)wire_get_count(&w, LINK_MAX_RANKS, RANK_BYTES);
+    struct link_rank *v = calloc((size_t)n + 1, sizeof *v);
+    if (!v)
+        return err_set(e, ERR_NOMEM, "no memory for %d ranks", n);
+    for (int i = 0; i < n && rc == ERR_OK; i++)
+        if (!get_rank(&v[i], &w))
+            rc = err_set(e, ERR_FORMAT, "link: a RANKS frame makes no sense");
+    if (rc == ERR_OK)
+        rc = n < 1 ? err_set(e, ERR_FORMAT, "link: a RANKS frame of no ranks")
+                   : finish(&w, "RANKS", e);
+    *r = (struct link_ranks){ .n = n, .v = v };
+    if (rc != ERR_OK)
+        link_ranks_free(r);
+    return rc;
+}
+
+void link_ranks_free(struct link_ranks *r)
+{
+    free(r->v);
+    *r = (struct link_ranks){ 0 };
 }
 
 enum err_code link_put_ready(struct str *out, const struct link_ready *r, struct err *e)

@@ -7,27 +7,29 @@
  *
  *     rank 0 -> coordinator                       coordinator -> rank 0
  *     HELLO     version, token, pid               BEGIN   a request takes a sequence
- *     PROGRESS  of loading                        STEP    one step
+ *     RANKS     what each is and has done         STEP    one step
  *     READY     what the group is                 QUIT    finish and leave
  *     RESULT    what a step produced
  *     FAULT     one line; the group is ending
  *
- * Results come in the order of the steps; the coordinator may send the next step before it has
- * the last result only if that step does not depend on it.  Nothing but tokens crosses the
- * socket: sampling runs on rank 0.
+ * RANKS comes while weights are loaded, then about once a second in front of a result.  Results
+ * come in the order of the steps; the coordinator may send the next step before it has the last
+ * result only if that step does not depend on it.  Nothing but tokens crosses the socket: sampling
+ * runs on rank 0.
  */
 #ifndef RANK_LINK_H
 #define RANK_LINK_H
 
 #include "base/str.h"
+#include "rank/comm.h"
 #include "rank/sampler.h"
 #include "rank/step.h"
 
-enum { LINK_VERSION = 1, LINK_MAX_FRAME = 64 << 20 };
+enum { LINK_VERSION = 2, LINK_MAX_FRAME = 64 << 20, LINK_MAX_RANKS = 1024 };
 
 enum link_kind {
     LINK_HELLO = 1,
-    LINK_PROGRESS,
+    LINK_RANKS,
     LINK_READY,
     LINK_RESULT,
     LINK_FAULT,
@@ -42,10 +44,16 @@ struct link_hello {
     char token[65]; /* hexadecimal */
 };
 
-/* Bytes of weights read so far by a rank. */
-struct link_progress {
-    int32_t rank;
-    int64_t done_bytes, total_bytes;
+struct link_rank {
+    char host[64], device[16];
+    int32_t n_threads;
+    int64_t weights_bytes, cache_bytes; /* that it keeps, as planned */
+    int64_t figures[COMM_FIGURES];
+};
+
+struct link_ranks {
+    int32_t n; /* at least 1 */
+    struct link_rank *v;
 };
 
 struct link_ready {
@@ -104,8 +112,9 @@ int link_is_whole(const uint8_t *bytes, size_t n, size_t max);
 /* Each kind to bytes (appended) and back; reading checks every length and count. */
 enum err_code link_put_hello(struct str *out, const struct link_hello *h, struct err *e);
 enum err_code link_get_hello(struct link_hello *h, const struct link_frame *f, struct err *e);
-enum err_code link_put_progress(struct str *out, const struct link_progress *p, struct err *e);
-enum err_code link_get_progress(struct link_progress *p, const struct link_frame *f, struct err *e);
+enum err_code link_put_ranks(struct str *out, const struct link_ranks *r, struct err *e);
+enum err_code link_get_ranks(struct link_ranks *r, const struct link_frame *f, struct err *e);
+void link_ranks_free(struct link_ranks *r);
 enum err_code link_put_ready(struct str *out, const struct link_ready *r, struct err *e);
 enum err_code link_get_ready(struct link_ready *r, const struct link_frame *f, struct err *e);
 enum err_code link_put_begin(struct str *out, const struct link_begin *b, struct err *e);

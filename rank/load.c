@@ -5,8 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/log.h"
-
 void load_list_add(struct load_list *l, struct load_job job)
 {
     if (l->ignore || l->failed)
@@ -52,7 +50,7 @@ struct loader {
     atomic_llong next, bytes_read;
     atomic_int failed;
     struct err *errs; /* [n_threads] */
-    struct progress progress;
+    struct comm *comm;
 };
 
 /* Columns of the file that a job takes. */
@@ -241,17 +239,29 @@ static void load_thread(void *arg, int thread, int n_threads)
             break;
         if (load_unit(l, &l->units[i], staging, e) != ERR_OK)
             atomic_store(&l->failed, 1);
-        atomic_fetch_add(&l->bytes_read, unit_file_bytes(&l->units[i]));
-        if (thread == 0 && l->progress.what)
-            progress_update(&l->progress, i);
+        int64_t bytes = unit_file_bytes(&l->units[i]);
+        atomic_fetch_add(&l->bytes_read, bytes);
+        if (l->comm)
+            comm_add(l->comm, COMM_LOADED, bytes);
     }
     free(staging);
+}
+
+/* Says how much there is to read. */
+static void announce(const struct loader *l)
+{
+    int64_t bytes = 0;
+
+    for (int64_t i = 0; i < l->n_units; i++)
+        bytes += unit_file_bytes(&l->units[i]);
+    if (l->comm)
+        comm_add(l->comm, COMM_TO_LOAD, bytes);
 }
 
 enum err_code load_run(const struct load_list *list, const struct model *m, const struct team *team,
                        const struct load_options *opt, int64_t *bytes_read, struct err *e)
 {
-    struct loader l = { .model = m, .check_values = opt->check_values };
+    struct loader l = { .model = m, .check_values = opt->check_values, .comm = opt->comm };
     enum err_code rc;
 
     if (list->failed)
@@ -263,11 +273,8 @@ enum err_code load_run(const struct load_list *list, const struct model *m, cons
         rc = err_set(e, ERR_NOMEM, "no memory for the load list");
         goto out;
     }
-    if (opt->progress)
-        progress_start(&l.progress, opt->progress, l.n_units);
+    announce(&l);
     team_run(team, load_thread, &l);
-    if (opt->progress)
-        progress_end(&l.progress);
     for (int t = 0; t < team->n_threads && rc == ERR_OK; t++)
         if (l.errs[t].code != ERR_OK)
             rc = err_set(e, l.errs[t].code, "%s", l.errs[t].msg);

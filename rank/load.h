@@ -10,6 +10,7 @@
 
 #include "base/team.h"
 #include "model/model.h"
+#include "rank/comm.h"
 #include "rank/matrix.h"
 
 /* Exactly one destination is set: `vector`, `rows`, or `to` (with data). */
@@ -37,8 +38,8 @@ void load_list_add(struct load_list *l, struct load_job job);
 void load_list_free(struct load_list *l);
 
 struct load_options {
-    int check_values;     /* refuse NaN and Inf                */
-    const char *progress; /* what the lines of progress call it; NULL: none are shown */
+    int check_values;  /* refuse NaN and Inf                                            */
+    struct comm *comm; /* whose COMM_LOADED and COMM_TO_LOAD grow; NULL: nobody looks */
 };
 
 /* Runs all jobs on the team.  *bytes_read is what came from the files.  The first error stops it.

@@ -3,6 +3,7 @@
 #include "rank/serve.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,7 +19,8 @@ struct serve {
     int fd;
     struct engine *engine;
     const struct step_limits *limits;
-    struct comm *comm; /* or NULL */
+    const struct plan *plan;
+    double told_s; /* when the coordinator last heard of the ranks */
 
     struct sampler *sampler;
     struct seat *seats; /* [n_sequences] */
@@ -27,7 +29,6 @@ struct serve {
     struct str out;
     struct link_sample *samples; /* [max_batch] */
     struct link_bad *bad;        /* [max_batch] */
-    int output_layer;            /* what a bad row of logits is called */
 };
 
 /* ---- Requests ------------------------------------------------------------- */
@@ -101,7 +102,7 @@ static enum err_code choose(struct serve *s, const struct batch_token *t, const 
         return push_history(seat, out->token, e);
     log_warn("sequence %d, position %" PRId64 ": %s", t->seq, t->pos + 1, why.msg);
     out->token = -1;
-    out->bad_layer = s->output_layer;
+    out->bad_layer = s->plan->model->hp.n_layers + 1; /* what the output is called */
     return ERR_OK;
 }
 
@@ -124,6 +125,16 @@ static enum err_code fill_result(struct serve *s, const struct step *step, struc
     return ERR_OK;
 }
 
+static enum err_code tell_sometimes(struct serve *s, struct err *e)
+{
+    double now = clock_seconds();
+
+    if (now - s->told_s < 1)
+        return ERR_OK;
+    s->told_s = now;
+    return serve_tell_ranks(s->fd, engine_comm(s->engine), s->plan, e);
+}
+
 static enum err_code take_step(struct serve *s, const struct link_frame *f, struct err *e)
 {
     struct link_result r = { .samples = s->samples, .bad = s->bad };
@@ -138,8 +149,10 @@ static enum err_code take_step(struct serve *s, const struct link_frame *f, stru
     if (rc == ERR_OK)
         rc = fill_result(s, &step, &r, e);
     r.step_us = 1e6 * (clock_seconds() - begin);
-    r.sum_us = s->comm ? comm_take_sum_us(s->comm) : 0;
+    r.sum_us = comm_take_sum_us(engine_comm(s->engine));
     str_clear(&s->out);
+    if (rc == ERR_OK)
+        rc = tell_sometimes(s, e);
     if (rc == ERR_OK)
         rc = link_put_result(&s->out, &r, e);
     if (rc == ERR_OK)
@@ -181,16 +194,14 @@ static enum err_code loop(struct serve *s, struct err *e)
     }
 }
 
-enum err_code serve_run(int fd, struct engine *engine, struct comm *comm, int n_layers,
+enum err_code serve_run(int fd, struct engine *engine, const struct plan *plan,
                         const struct link_ready *ready, struct err *e)
 {
-    struct serve s = { .fd = fd,
-                       .engine = engine,
-                       .limits = engine_limits(engine),
-                       .comm = comm,
-                       .output_layer = n_layers + 1 };
+    struct serve s = { .fd = fd, .engine = engine, .limits = engine_limits(engine), .plan = plan };
     enum err_code rc = prepare(&s, e);
 
+    if (rc == ERR_OK)
+        rc = tell_sometimes(&s, e);
     if (rc == ERR_OK)
         rc = link_put_ready(&s.out, ready, e);
     if (rc == ERR_OK)
@@ -211,4 +222,35 @@ enum err_code serve_run(int fd, struct engine *engine, struct comm *comm, int n_
 void serve_fault(int fd, const char *why)
 {
     (void)link_send(fd, LINK_FAULT, why, strlen(why), NULL);
+}
+
+static void describe_rank(struct link_rank *out, const struct comm *c, const struct plan *p, int r)
+{
+    const struct plan_device *memory = &p->devices[p->ranks[r].memory];
+
+    *out = (struct link_rank){ .n_threads = p->ranks[r].n_threads,
+                               .weights_bytes = memory->weights_bytes,
+                               .cache_bytes = memory->cache_bytes };
+    (void)snprintf(out->host, sizeof out->host, "%s", comm_host(c, r));
+    (void)snprintf(out->device, sizeof out->device, "%s", p->devices[p->ranks[r].main].name);
+    for (int f = 0; f < COMM_FIGURES; f++)
+        out->figures[f] = comm_figure(c, r, (enum comm_figure)f);
+}
+
+enum err_code serve_tell_ranks(int fd, const struct comm *c, const struct plan *plan, struct err *e)
+{
+    struct link_ranks r = { .n = comm_size(c) };
+    struct str out = { 0 };
+
+    r.v = calloc((size_t)r.n, sizeof *r.v);
+    if (!r.v)
+        return err_set(e, ERR_NOMEM, "no memory for what %d ranks say", r.n);
+    for (int i = 0; i < r.n; i++)
+        describe_rank(&r.v[i], c, plan, i);
+    enum err_code rc = link_put_ranks(&out, &r, e);
+    if (rc == ERR_OK)
+        rc = link_send(fd, LINK_RANKS, out.data, out.len, e);
+    str_free(&out);
+    link_ranks_free(&r);
+    return rc;
 }

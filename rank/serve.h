@@ -11,12 +11,15 @@
 #include "rank/engine.h"
 #include "rank/link.h"
 
-/* Carries out what the coordinator sends until it says QUIT.  ready: sent first.  comm: of the
- * group, NULL for one rank alone; only its clock is read.  n_layers: of the model.
+/* Carries out what the coordinator sends until it says QUIT.  ready: sent first.
  * Errors: ERR_IO, the coordinator is gone; ERR_FORMAT, a frame that makes no sense; ERR_PEER, a
  * rank failed; ERR_NOMEM.  The caller ends the group. */
-enum err_code serve_run(int fd, struct engine *engine, struct comm *comm, int n_layers,
+enum err_code serve_run(int fd, struct engine *engine, const struct plan *plan,
                         const struct link_ready *ready, struct err *e);
+
+/* Tells the coordinator what each rank is and has done. */
+enum err_code serve_tell_ranks(int fd, const struct comm *c, const struct plan *plan,
+                               struct err *e);
 
 /* Tells the coordinator why this group ends. */
 void serve_fault(int fd, const char *why);

@@ -270,8 +270,7 @@ enum err_code weights_load(struct weights **out, const struct model *m, const st
                          .carve.base = arena.base,
                          .jobs = &jobs,
                          .derived_k_b = derived_k_b(opt) };
-    struct load_options load = { .check_values = opt->check_values,
-                                 .progress = opt->share->rank == 0 ? "loading" : NULL };
+    struct load_options load = { .check_values = opt->check_values, .comm = opt->comm };
     if ((rc = lay_out_new(&w, &walk, e)) != ERR_OK)
         goto out;
     w->arena = arena;

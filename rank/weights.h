@@ -50,13 +50,14 @@ struct weights_options {
     int exact_math;   /* a derived k_b in F32                     */
     int check_values; /* refuse NaN and Inf: --check-tensors      */
     const struct share *share;
+    struct comm *comm; /* whose figures show how far loading is; may be NULL */
 };
 
 /* Bytes of the arena that weights_load will map.  Errors: ERR_NOMEM. */
 enum err_code weights_bytes(size_t *bytes, const struct model *m, const struct weights_options *opt,
                             struct err *e);
 
-/* Reads, checks and packs the share's weights; rank 0 shows progress.
+/* Reads, checks and packs the share's weights.
  * Errors: ERR_NOMEM, ERR_IO, ERR_FORMAT.  *out is set only on success. */
 enum err_code weights_load(struct weights **out, const struct model *m, const struct team *team,
                            const struct weights_options *opt, struct err *e);

@@ -23,6 +23,7 @@
 #include "model/digest.h"
 #include "options/options.h"
 #include "rank/dial.h"
+#include "rank/load_watch.h"
 #include "rank/serve.h"
 #include "session/session.h"
 
@@ -63,23 +64,17 @@ static enum err_code connect_back(int *fd, const struct options *o, struct err *
     return rc;
 }
 
-/* What is loaded so far, in bytes as far as units of work tell. */
+/* Whom the coordinator hears of while they load. */
 struct loading {
     int fd;
-    int64_t total_bytes;
+    const struct plan *plan;
 };
 
-static void tell_progress(void *arg, const struct progress *p)
+static void tell_ranks(void *arg, const struct comm *c)
 {
     const struct loading *l = arg;
-    double part = p->total > 0 ? (double)p->done / (double)p->total : 0;
-    struct link_progress frame = { .total_bytes = l->total_bytes,
-                                   .done_bytes = (int64_t)(part * (double)l->total_bytes) };
-    struct str out = { 0 };
 
-    if (link_put_progress(&out, &frame, NULL) == ERR_OK)
-        (void)link_send(l->fd, LINK_PROGRESS, out.data, out.len, NULL);
-    str_free(&out);
+    (void)serve_tell_ranks(l->fd, c, l->plan, NULL); /* the socket is watched by another */
 }
 
 /* ---- The rank ------------------------------------------------------------- */
@@ -108,16 +103,15 @@ static enum err_code load_and_serve(int fd, const struct options *o, struct err 
     struct link_ready ready;
     enum err_code rc = session_open(&s, o, 0, e);
 
+    struct loading loading = { .fd = fd, .plan = &s.planning.plan };
     if (rc == ERR_OK) {
-        struct loading loading = { .fd = fd,
-                                   .total_bytes = (int64_t)gguf_total_bytes(s.model->gguf) };
-        progress_watch(tell_progress, &loading);
+        load_watch_tell(tell_ranks, &loading);
         rc = session_load(&s, o, 0, e);
-        progress_watch(NULL, NULL);
+        load_watch_tell(NULL, NULL);
     }
     if (rc == ERR_OK) {
         describe(&ready, &s, o);
-        rc = serve_run(fd, s.engine, session_comm(), s.model->hp.n_layers, &ready, e);
+        rc = serve_run(fd, s.engine, &s.planning.plan, &ready, e);
     }
     session_close(&s);
     return rc;

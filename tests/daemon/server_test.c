@@ -163,6 +163,10 @@ static void the_daemon_tells_of_itself(void **state)
     assert_string_equal(a->status_reply->model, "fake ");
     assert_int_equal(a->status_reply->phase, LATENTD__PHASE__PHASE_SERVING);
     assert_false(a->status_reply->has_pages_total);
+    assert_int_equal(a->status_reply->n_rank_list, 2);
+    assert_string_equal(a->status_reply->rank_list[1]->host, "host1");
+    assert_int_equal(a->status_reply->rank_list[1]->load_total_bytes, 1001);
+    assert_false(a->status_reply->rank_list[1]->has_recent_compute_us);
     envelope_free(&a);
     m = question(LATENTD__METHOD__METHOD_METRICS);
     m.body_case = LATENTD__ENVELOPE__BODY_METRICS;

@@ -56,14 +56,16 @@ static void try_result(const struct link_frame *f, struct str *s)
 static void try_small(const struct link_frame *f, struct str *s)
 {
     struct link_hello h;
-    struct link_progress p;
+    struct link_ranks ranks;
     struct link_ready r;
     int taken = 0;
 
     if (link_get_hello(&h, f, NULL) == ERR_OK)
         taken = link_put_hello(s, &h, NULL) == ERR_OK;
-    if (link_get_progress(&p, f, NULL) == ERR_OK)
-        taken = link_put_progress(s, &p, NULL) == ERR_OK;
+    if (link_get_ranks(&ranks, f, NULL) == ERR_OK) {
+        taken = link_put_ranks(s, &ranks, NULL) == ERR_OK;
+        link_ranks_free(&ranks);
+    }
     if (link_get_ready(&r, f, NULL) == ERR_OK)
         taken = link_put_ready(s, &r, NULL) == ERR_OK;
     if (taken)

@@ -249,6 +249,9 @@ static void the_daemon_tells_of_itself(void **state)
     assert_string_equal(s.reuse, "any");
     assert_string_equal(s.kernel_set, "");
     assert_string_equal(latent_phase_name(s.phase), "serving");
+    assert_int_equal(s.n_rank_list, 2);
+    assert_string_equal(s.rank_list[1].device, "RANK1");
+    assert_true(s.rank_list[1].rank == 1 && s.rank_list[1].load_done_bytes == 1001);
     assert_int_equal(latent_health(c, &h, &e), LATENT_OK);
     assert_true(h.green && h.last_ms == 250);
     assert_int_equal(latent_metrics(c, &text, &n, &e), LATENT_OK);

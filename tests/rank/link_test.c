@@ -63,10 +63,14 @@ static struct link_frame frame(enum link_kind kind, const struct str *s)
     return (struct link_frame){ .kind = (uint8_t)kind, .payload = (uint8_t *)s->data, .n = s->len };
 }
 
-static void hello_progress_and_ready_come_back(void **state)
+static void hello_ranks_and_ready_come_back(void **state)
 {
     struct link_hello h = { .version = 7, .pid = 123456789012, .token = "00ff" }, h2;
-    struct link_progress p = { .rank = 3, .done_bytes = 5, .total_bytes = 1LL << 40 }, p2;
+    struct link_rank two[2] = {
+        {.host = "a",  .device = "RANK0",  .n_threads = 3,   .figures = { 5, 1LL << 40 } },
+        { .host = "b", .weights_bytes = 7, .cache_bytes = 8, .figures = { 0, 0, 1, 2, 3 }}
+    };
+    struct link_ranks ranks = { .n = 2, .v = two }, ranks2;
     struct link_ready r = { .limits = limits,
                             .n_ranks = 2,
                             .model_hash = "abc",
@@ -85,13 +89,22 @@ static void hello_progress_and_ready_come_back(void **state)
     assert_int_equal(h2.version, 7);
     assert_int_equal(h2.pid, 123456789012);
     assert_string_equal(h2.token, "00ff");
-    assert_int_equal(link_get_progress(&p2, &f, NULL), ERR_FORMAT); /* another kind */
+    assert_int_equal(link_get_ranks(&ranks2, &f, NULL), ERR_FORMAT); /* another kind */
 
     str_clear(&s);
-    assert_int_equal(link_put_progress(&s, &p, NULL), ERR_OK);
-    f = frame(LINK_PROGRESS, &s);
-    assert_int_equal(link_get_progress(&p2, &f, NULL), ERR_OK);
-    assert_int_equal(p2.total_bytes, 1LL << 40);
+    assert_int_equal(link_put_ranks(&s, &ranks, NULL), ERR_OK);
+    f = frame(LINK_RANKS, &s);
+    assert_int_equal(link_get_ranks(&ranks2, &f, NULL), ERR_OK);
+    assert_int_equal(ranks2.n, 2);
+    assert_memory_equal(ranks2.v, two, sizeof two);
+    link_ranks_free(&ranks2);
+    for (f.n = 0; f.n < s.len; f.n++)
+        assert_int_equal(link_get_ranks(&ranks2, &f, NULL), ERR_FORMAT);
+    two[1].figures[COMM_STEPS] = -1;
+    str_clear(&s);
+    assert_int_equal(link_put_ranks(&s, &ranks, NULL), ERR_OK);
+    f = frame(LINK_RANKS, &s);
+    assert_int_equal(link_get_ranks(&ranks2, &f, NULL), ERR_FORMAT);
 
     str_clear(&s);
     assert_int_equal(link_put_ready(&s, &r, NULL), ERR_OK);
@@ -199,7 +212,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(frames_cross_a_socket),
         cmocka_unit_test(a_frame_that_is_too_long_is_not_read),
-        cmocka_unit_test(hello_progress_and_ready_come_back),
+        cmocka_unit_test(hello_ranks_and_ready_come_back),
         cmocka_unit_test(begin_comes_back_whole_or_not_at_all),
         cmocka_unit_test(a_result_comes_back_or_is_refused),
     };

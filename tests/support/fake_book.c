@@ -402,6 +402,22 @@ void status_read(struct status *s, struct status_view *out)
                                  .produced_tokens = 5 };
 }
 
+int status_ranks(struct status *s, struct status_rank **out)
+{
+    (void)s;
+    *out = calloc(2, sizeof **out);
+    if (!*out)
+        return -1;
+    for (int i = 0; i < 2; i++) {
+        struct link_rank *r = &(*out)[i].is;
+        snprintf(r->host, sizeof r->host, "host%d", i);
+        snprintf(r->device, sizeof r->device, "RANK%d", i);
+        r->n_threads = 4;
+        r->figures[COMM_LOADED] = r->figures[COMM_TO_LOAD] = 1000 + i;
+    }
+    return 2;
+}
+
 void status_metrics(struct status *s, struct str *out)
 {
     (void)s;
