@@ -77,6 +77,20 @@ void str_printable(struct str *s, const char *text, size_t n, size_t max)
         str_printf(s, "... (%zu bytes)", n);
 }
 
+void str_label(struct str *s, const char *text, size_t max)
+{
+    struct str plain = { 0 };
+
+    str_printable(&plain, text, strlen(text), max);
+    for (const char *c = plain.data; c && *c; c++) {
+        if (*c == '\\' || *c == '"')
+            str_append(s, "\\", 1);
+        str_append(s, c, 1);
+    }
+    s->failed |= plain.failed;
+    str_free(&plain);
+}
+
 void str_clear(struct str *s)
 {
     s->len = 0;

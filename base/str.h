@@ -24,6 +24,10 @@ void str_free(struct str *s);
  * UTF-8 as \xNN. */
 void str_printable(struct str *s, const char *text, size_t n, size_t max);
 
+/* Appends at most `max` bytes of text as they may stand between the quotes of a Prometheus label.
+ */
+void str_label(struct str *s, const char *text, size_t max);
+
 /* "12.3 GB", "-1.2 MB", "64 B", in the decimal unit that fits; returns buf. */
 const char *str_bytes(char *buf, size_t size, double bytes);
 

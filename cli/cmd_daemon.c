@@ -210,14 +210,13 @@ static void print_loading(const struct latent_status *s)
     printf("\n");
 }
 
+/* What it keeps stands in the plan. */
 static void print_rank(const struct latent_rank *r, int loading)
 {
-    char weights[32], cache[32], part[32], whole[32], speed[32];
+    char part[32], whole[32], speed[32];
 
-    printf("rank %-6" PRIu32 " %s on %s, %" PRIu32 " thread%s, weights %s, cache %s", r->rank,
-           r->device, r->host, r->threads, r->threads == 1 ? "" : "s",
-           str_bytes(weights, sizeof weights, (double)r->weights_bytes),
-           str_bytes(cache, sizeof cache, (double)r->cache_bytes));
+    printf("rank %-6" PRIu32 " %s on %s, %" PRIu32 " thread%s", r->rank, r->device, r->host,
+           r->threads, r->threads == 1 ? "" : "s");
     if (loading)
         printf("; read %s of %s, %s/s", str_bytes(part, sizeof part, (double)r->load_done_bytes),
                str_bytes(whole, sizeof whole, (double)r->load_total_bytes),
@@ -225,7 +224,7 @@ static void print_rank(const struct latent_rank *r, int loading)
     if (loading && load_left(r) >= 0)
         printf(", %.0f s left", load_left(r));
     if (!loading && r->steps)
-        printf("; a step %.2f ms, sums %.2f ms", (double)r->recent_compute_us * 1e-3,
+        printf("; computes %.2f ms a step, %.2f ms in sums", (double)r->recent_compute_us * 1e-3,
                (double)r->recent_sum_us * 1e-3);
     printf("\n");
 }

@@ -105,6 +105,7 @@ static enum err_code start_driver(struct core *d, struct err *e)
                                 .arg = d };
 
     TRY(status_create(&d->status, &f, e));
+    status_set_plan(d->status, &d->plan);
     o.status = d->status;
     return driver_start(&d->driver, &o, e);
 }
@@ -182,9 +183,7 @@ void core_close(struct core *d)
     requests_free(&d->book);
     tokenizer_close(&d->tokenizer);
     model_close(&d->model);
-    str_free(&d->plan_text);
-    str_free(&d->plan_json);
-    str_free(&d->plan_summary);
+    link_plan_free(&d->plan);
     free(d->words.v);
     d->words = (struct text_list){ 0 };
 }

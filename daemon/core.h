@@ -27,8 +27,8 @@ struct core {
     struct status *status;
     struct driver *driver;
     struct ranks *ranks;
-    struct text_list words;                        /* that the ranks are started with */
-    struct str plan_text, plan_json, plan_summary; /* empty with --launch */
+    struct text_list words; /* that the ranks are started with */
+    struct link_plan plan;  /* until the status has it */
     char program[PATH_MAX], run_dir[PATH_MAX];
 };
 

@@ -297,6 +297,18 @@ static enum err_code take_ranks(struct driver *d, struct link_frame *f, struct e
     return rc;
 }
 
+/* Its texts, for who asks; frees the frame. */
+static enum err_code take_plan(struct driver *d, struct link_frame *f, struct err *e)
+{
+    struct link_plan p;
+    enum err_code rc = link_get_plan(&p, f, e);
+
+    free(f->payload);
+    TRY(rc);
+    status_set_plan(d->opt.status, &p);
+    return ERR_OK;
+}
+
 /* Runs a step and gives its result. */
 static enum err_code run_step(struct driver *d, const struct step *step, struct link_result *r,
                               struct err *e)
@@ -390,9 +402,12 @@ static enum err_code await_ready(struct driver *d, struct err *e)
     for (;;) {
         TRY(end_wanted(d, &next_ms, e));
         TRY(await_frame(d, &f, INT32_MAX, e));
-        if (f.kind != LINK_RANKS)
+        if (f.kind == LINK_PLAN)
+            TRY(take_plan(d, &f, e));
+        else if (f.kind == LINK_RANKS)
+            TRY(take_ranks(d, &f, e));
+        else
             break;
-        TRY(take_ranks(d, &f, e));
     }
     enum err_code rc = link_get_ready(&d->ready, &f, e);
     free(f.payload);

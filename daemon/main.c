@@ -56,11 +56,6 @@ static enum err_code read_token(struct daemon *d, struct err *e)
     return ERR_OK;
 }
 
-static struct request_bytes bytes_of(const struct str *s)
-{
-    return (struct request_bytes){ .data = s->data ? s->data : "", .len = s->len };
-}
-
 static enum err_code start_server(struct daemon *d, struct err *e)
 {
     struct service s = { .book = d->core.book,
@@ -68,9 +63,6 @@ static enum err_code start_server(struct daemon *d, struct err *e)
                          .tokenizer = d->core.tokenizer,
                          .gguf = d->core.model->gguf,
                          .chat_format = d->core.opt->chat_format,
-                         .plan_text = bytes_of(&d->core.plan_text),
-                         .plan_json = bytes_of(&d->core.plan_json),
-                         .plan_summary = bytes_of(&d->core.plan_summary),
                          .token = *d->token ? d->token : NULL };
     char bound[128];
 

@@ -41,9 +41,6 @@ struct service {
     const struct tokenizer *tokenizer;
     const struct gguf *gguf;            /* whose chat template counts */
     const char *chat_format;            /* instead of the file's own; NULL: none */
-    struct request_bytes plan_text;     /* of Plan; empty: there is none */
-    struct request_bytes plan_json;     /* the same as JSON */
-    struct request_bytes plan_summary;  /* a few lines of it, for Status */
     const char *token;                  /* what clients over tcp:// must know; NULL: no tcp:// */
     const struct server_counts *counts; /* set by server_start */
 };

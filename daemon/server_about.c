@@ -82,28 +82,32 @@ int method_detokenize(struct server_call *c, struct requests_waiter *w, Latentd_
 
 /* ---- The daemon --------------------------------------------------------- */
 
+_Static_assert((int)LINK_JSON_MAX == (int)PROTO_TEXT_MAX, "the JSON of a plan fits into an answer");
+
 int method_plan(struct server_call *c, struct requests_waiter *w, Latentd__Envelope *a)
 {
     Latentd__PlanReply r = LATENTD__PLAN_REPLY__INIT;
-    const struct request_bytes *b =
-        c->question->plan->json ? &c->service->plan_json : &c->service->plan_text;
+    struct str text = { 0 };
 
     (void)w;
-    if (!b->len) {
-        server_call_refuse(c, LATENTD__ERROR_CODE__ERROR_STARTING, NULL, ANSWER_RETRY_MS,
-                           "plan: there is none yet; try again");
-        return 1;
-    }
-    if (b->len > PROTO_TEXT_MAX) {
-        server_call_refuse(c, LATENTD__ERROR_CODE__ERROR_TOO_LARGE, NULL, 0,
-                           "plan: the report is too long for a message; ask for it as text, or "
-                           "run latent plan with the daemon's options");
-        return 1;
-    }
-    PUT(&r, report, answer_bytes(b));
+    status_plan(c->service->status, c->question->plan->json ? LINK_PLAN_JSON : LINK_PLAN_REPORT,
+                &text);
+    PUT(&r, report, ((ProtobufCBinaryData){ text.len, (uint8_t *)text.data }));
     a->body_case = LATENTD__ENVELOPE__BODY_PLAN_REPLY;
     a->plan_reply = &r;
-    return answer_send(c, a);
+    if (text.failed)
+        answer_no(c, ANSWER_NO_MEMORY, &(struct err){ 0 });
+    else if (!text.len)
+        server_call_refuse(c, LATENTD__ERROR_CODE__ERROR_STARTING, NULL, ANSWER_RETRY_MS,
+                           "plan: there is none yet; try again");
+    else if (text.len > PROTO_TEXT_MAX)
+        server_call_refuse(c, LATENTD__ERROR_CODE__ERROR_TOO_LARGE, NULL, 0,
+                           "plan: the report is too long for a message; run latent plan with the "
+                           "daemon's options");
+    else
+        answer_send(c, a);
+    str_free(&text);
+    return 1;
 }
 
 static Latentd__Phase phase_of(enum daemon_phase p)
@@ -204,6 +208,7 @@ int method_status(struct server_call *c, struct requests_waiter *w, Latentd__Env
 {
     Latentd__StatusReply r = LATENTD__STATUS_REPLY__INIT;
     struct status_rank *ranks = NULL;
+    struct str plan = { 0 };
     struct status_view v;
 
     (void)w;
@@ -214,11 +219,13 @@ int method_status(struct server_call *c, struct requests_waiter *w, Latentd__Env
     PUT(&r, pid, (uint32_t)getpid());
     fill_model(&r, &v);
     fill_work(&r, &v);
-    if (c->service->plan_summary.len)
-        PUT(&r, plan, answer_bytes(&c->service->plan_summary));
+    status_plan(c->service->status, LINK_PLAN_SUMMARY, &plan);
+    if (plan.len)
+        PUT(&r, plan, ((ProtobufCBinaryData){ plan.len, (uint8_t *)plan.data }));
     a->body_case = LATENTD__ENVELOPE__BODY_STATUS_REPLY;
     a->status_reply = &r;
     int sent = answer_send(c, a);
+    str_free(&plan);
     free(infos);
     free(ranks);
     return sent;

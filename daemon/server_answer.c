@@ -115,8 +115,3 @@ char *answer_text(char *text)
     text[utf8_valid_prefix(text, strlen(text))] = '\0';
     return *text ? text : NULL;
 }
-
-ProtobufCBinaryData answer_bytes(const struct request_bytes *b)
-{
-    return (ProtobufCBinaryData){ b->len, (uint8_t *)b->data };
-}

@@ -27,7 +27,6 @@ int answer_err(struct server_call *c, enum err_code rc, const char *field, const
 
 /* A text of a bounded array, which may end in half a character: that goes.  NULL if empty. */
 char *answer_text(char *text);
-ProtobufCBinaryData answer_bytes(const struct request_bytes *b);
 
 /* Sets an optional field. */
 #define PUT(m, field, v) ((m)->has_##field = 1, (m)->field = (v))

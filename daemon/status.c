@@ -32,6 +32,7 @@ struct status {
     struct status_rank *ranks; /* [n_ranks] */
     int n_ranks;
     double load_began_s;
+    struct link_plan plan;
     char last_fault[256];
     /* Earlier groups of ranks counted from 0 too. */
     struct scheduler_counts counts, before;
@@ -75,6 +76,7 @@ void status_free(struct status **s)
         return;
     pthread_mutex_destroy(&(*s)->lock);
     free((*s)->ranks);
+    link_plan_free(&(*s)->plan);
     free(*s);
     *s = NULL;
 }
@@ -106,6 +108,15 @@ void status_note_restart(struct status *s, const char *why)
         s->v.phase = PHASE_RESTARTING;
     (void)snprintf(s->last_fault, sizeof s->last_fault, "%s", why);
     pthread_mutex_unlock(&s->lock);
+}
+
+void status_set_plan(struct status *s, struct link_plan *p)
+{
+    pthread_mutex_lock(&s->lock);
+    link_plan_free(&s->plan);
+    s->plan = *p;
+    pthread_mutex_unlock(&s->lock);
+    *p = (struct link_plan){ 0 };
 }
 
 /* What a rank says, beside what it said before. */
@@ -261,6 +272,14 @@ static void judge(struct status_view *v, const char *last_fault)
         v->why[0] = 0;
 }
 
+void status_plan(struct status *s, enum link_plan_text which, struct str *out)
+{
+    pthread_mutex_lock(&s->lock);
+    if (s->plan.text[which].len)
+        str_append(out, s->plan.text[which].data, s->plan.text[which].len);
+    pthread_mutex_unlock(&s->lock);
+}
+
 int status_ranks(struct status *s, struct status_rank **out)
 {
     pthread_mutex_lock(&s->lock);
@@ -306,23 +325,13 @@ static void put_head(struct str *out, const char *type, const char *name, const 
     str_printf(out, "# HELP latentd_%s %s\n# TYPE latentd_%s %s\n", name, help, name, type);
 }
 
-/* What may stand between the quotes of a label. */
-static void put_label(struct str *out, const char *text)
-{
-    for (; *text; text++) {
-        if (*text == '\\' || *text == '"')
-            str_append(out, "\\", 1);
-        str_append(out, *text == '\n' ? "\\n" : text, *text == '\n' ? 2 : 1);
-    }
-}
-
 /* One metric of every rank: a figure in units of `unit`. */
 static void put_rank_rows(struct str *out, const struct status_rank *ranks, int n, const char *name,
                           enum comm_figure f, double unit)
 {
     for (int i = 0; i < n; i++) {
         str_printf(out, "latentd_%s{rank=\"%d\",host=\"", name, i);
-        put_label(out, ranks[i].is.host);
+        str_label(out, ranks[i].is.host, sizeof ranks[i].is.host);
         str_printf(out, "\"} %.15g\n", (double)ranks[i].is.figures[f] * unit);
     }
 }
@@ -396,4 +405,5 @@ void status_metrics(struct status *s, struct str *out)
     put_histogram(out, "step_round_seconds", "a step as the coordinator sees it", &copy.round);
     put_histogram(out, "step_sum_seconds", "of a step, the sums over ranks on rank 0", &copy.sum);
     put_ranks(s, out);
+    status_plan(s, LINK_PLAN_METRICS, out);
 }

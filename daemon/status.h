@@ -55,6 +55,9 @@ int status_ranks(struct status *s, struct status_rank **out);
 
 void status_read(struct status *s, struct status_view *out);
 
+/* One text of the plan, appended; nothing while there is no plan yet. */
+void status_plan(struct status *s, enum link_plan_text which, struct str *out);
+
 /* Prometheus text of everything, appended. */
 void status_metrics(struct status *s, struct str *out);
 

@@ -25,6 +25,9 @@ void status_set_phase(struct status *s, enum daemon_phase p);
 
 /* The ranks ended: why, one line. */
 void status_note_restart(struct status *s, const char *why);
+/* Takes the texts; before, and once ranks have come, theirs. */
+void status_set_plan(struct status *s, struct link_plan *p);
+
 /* Errors: ERR_NOMEM. */
 enum err_code status_note_ranks(struct status *s, const struct link_ranks *r, struct err *e);
 void status_note_ready(struct status *s, const struct link_ready *r);

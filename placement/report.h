@@ -26,6 +26,7 @@ struct report {
     const struct findings *findings;
     const char *const *advice; /* [n_advice] what would make it fit, best first */
     int n_advice;
+    int no_tensors; /* JSON without its longest part */
 };
 
 /* Each appends to *out, whose `failed` tells that memory ran out. */

@@ -186,6 +186,9 @@ void report_json(struct str *out, const struct report *r)
     put_field(out, "warnings", texts_of(r, FINDING_WARNING));
     put_field(out, "notes", texts_of(r, FINDING_NOTE));
     put_field(out, "advice", advice_of(r));
-    put_parts(out, p);
+    if (r->no_tensors)
+        str_printf(out, "\"tensors\":[],\n\"tensors_omitted\":%d", p->n_parts);
+    else
+        put_parts(out, p);
     str_puts(out, "\n}\n");
 }

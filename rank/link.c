@@ -125,7 +125,7 @@ static enum err_code finish(const struct wire *w, const char *what, struct err *
     return ERR_OK;
 }
 
-/* ---- HELLO, RANKS, READY --------------------------------------------------- */
+/* ---- HELLO, PLAN, RANKS, READY --------------------------------------------- */
 
 enum err_code link_put_hello(struct str *out, const struct link_hello *h, struct err *e)
 {
@@ -144,6 +144,40 @@ enum err_code link_get_hello(struct link_hello *h, const struct link_frame *f, s
     h->pid = wire_get_i64(&w);
     wire_get_text(&w, h->token, sizeof h->token);
     return finish(&w, "HELLO", e);
+}
+
+enum err_code link_put_plan(struct str *out, const struct link_plan *p, struct err *e)
+{
+    for (int i = 0; i < LINK_PLAN_TEXTS; i++) {
+        wire_put_i32(out, (int32_t)p->text[i].len);
+        str_append(out, p->text[i].data ? p->text[i].data : "", p->text[i].len);
+    }
+    return done(out, "PLAN", e);
+}
+
+enum err_code link_get_plan(struct link_plan *p, const struct link_frame *f, struct err *e)
+{
+    enum err_code rc;
+    struct wire w;
+
+    *p = (struct link_plan){ 0 };
+    TRY(start(&w, f, LINK_PLAN, "PLAN", e));
+    for (int i = 0; i < LINK_PLAN_TEXTS; i++) {
+        size_t n = (size_t)wire_get_count(&w, LINK_MAX_FRAME, 1);
+        const uint8_t *bytes = wire_take(&w, n);
+        if (bytes)
+            str_append(&p->text[i], (const char *)bytes, n);
+        w.failed |= p->text[i].failed;
+    }
+    if ((rc = finish(&w, "PLAN", e)) != ERR_OK)
+        link_plan_free(p);
+    return rc;
+}
+
+void link_plan_free(struct link_plan *p)
+{
+    for (int i = 0; i < LINK_PLAN_TEXTS; i++)
+        str_free(&p->text[i]);
 }
 
 enum err_code link_put_ranks(struct str *out, const struct link_ranks *r, struct err *e)

@@ -7,15 +7,16 @@
  *
  *     rank 0 -> coordinator                       coordinator -> rank 0
  *     HELLO     version, token, pid               BEGIN   a request takes a sequence
- *     RANKS     what each is and has done         STEP    one step
- *     READY     what the group is                 QUIT    finish and leave
+ *     PLAN      what is where, as texts           STEP    one step
+ *     RANKS     what each is and has done         QUIT    finish and leave
+ *     READY     what the group is
  *     RESULT    what a step produced
  *     FAULT     one line; the group is ending
  *
- * RANKS comes while weights are loaded, then about once a second in front of a result.  Results
- * come in the order of the steps; the coordinator may send the next step before it has the last
- * result only if that step does not depend on it.  Nothing but tokens crosses the socket: sampling
- * runs on rank 0.
+ * PLAN comes before weights are loaded, RANKS meanwhile and then about once a second in front of a
+ * result.  Results come in the order of the steps; the coordinator may send the next step before it
+ * has the last result only if that step does not depend on it.  Nothing but tokens crosses the
+ * socket: sampling runs on rank 0.
  */
 #ifndef RANK_LINK_H
 #define RANK_LINK_H
@@ -33,6 +34,7 @@ enum link_kind {
     LINK_READY,
     LINK_RESULT,
     LINK_FAULT,
+    LINK_PLAN,
     LINK_BEGIN = 64,
     LINK_STEP,
     LINK_QUIT,
@@ -42,6 +44,19 @@ struct link_hello {
     uint32_t version;
     int64_t pid;
     char token[65]; /* hexadecimal */
+};
+
+enum link_plan_text {
+    LINK_PLAN_REPORT,  /* for people                             */
+    LINK_PLAN_JSON,    /* at most LINK_JSON_MAX bytes, if it can */
+    LINK_PLAN_SUMMARY, /* a few lines                            */
+    LINK_PLAN_METRICS, /* Prometheus text                        */
+    LINK_PLAN_TEXTS
+};
+enum { LINK_JSON_MAX = 1000000 };
+
+struct link_plan {
+    struct str text[LINK_PLAN_TEXTS];
 };
 
 struct link_rank {
@@ -112,6 +127,9 @@ int link_is_whole(const uint8_t *bytes, size_t n, size_t max);
 /* Each kind to bytes (appended) and back; reading checks every length and count. */
 enum err_code link_put_hello(struct str *out, const struct link_hello *h, struct err *e);
 enum err_code link_get_hello(struct link_hello *h, const struct link_frame *f, struct err *e);
+enum err_code link_put_plan(struct str *out, const struct link_plan *p, struct err *e);
+enum err_code link_get_plan(struct link_plan *p, const struct link_frame *f, struct err *e);
+void link_plan_free(struct link_plan *p);
 enum err_code link_put_ranks(struct str *out, const struct link_ranks *r, struct err *e);
 enum err_code link_get_ranks(struct link_ranks *r, const struct link_frame *f, struct err *e);
 void link_ranks_free(struct link_ranks *r);

@@ -25,6 +25,7 @@
 #include "rank/dial.h"
 #include "rank/load_watch.h"
 #include "rank/serve.h"
+#include "session/plan_texts.h"
 #include "session/session.h"
 
 enum { EXIT_ALONE = 70, NICE = 5 };
@@ -64,11 +65,26 @@ static enum err_code connect_back(int *fd, const struct options *o, struct err *
     return rc;
 }
 
-/* Whom the coordinator hears of while they load. */
+/* What the coordinator hears before READY. */
 struct loading {
     int fd;
     const struct plan *plan;
 };
+
+static enum err_code tell_plan(void *arg, const struct planning *x, struct err *e)
+{
+    const struct loading *l = arg;
+    struct link_plan plan;
+    struct str out = { 0 };
+
+    TRY(plan_texts_make(&plan, x, e));
+    enum err_code rc = link_put_plan(&out, &plan, e);
+    if (rc == ERR_OK)
+        rc = link_send(l->fd, LINK_PLAN, out.data, out.len, e);
+    str_free(&out);
+    link_plan_free(&plan);
+    return rc;
+}
 
 static void tell_ranks(void *arg, const struct comm *c)
 {
@@ -105,6 +121,8 @@ static enum err_code load_and_serve(int fd, const struct options *o, struct err 
 
     struct loading loading = { .fd = fd, .plan = &s.planning.plan };
     if (rc == ERR_OK) {
+        s.on_plan = tell_plan;
+        s.on_plan_arg = &loading;
         load_watch_tell(tell_ranks, &loading);
         rc = session_load(&s, o, 0, e);
         load_watch_tell(NULL, NULL);

@@ -118,6 +118,8 @@ static enum err_code load(struct session *s, const struct options *o, int64_t n_
     if (rc == ERR_OK && (!comm || comm_rank(comm) == 0)) {
         planning_log(&s->planning);
         rc = planning_judge(&s->planning, e);
+        if (rc == ERR_OK && s->on_plan)
+            rc = s->on_plan(s->on_plan_arg, &s->planning, e);
     }
     if (comm) {
         TRY(share_verdict(rc, e));

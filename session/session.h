@@ -22,6 +22,10 @@ struct session {
     struct engine *engine; /* of rank 0 */
     struct group *group;   /* of ranks that are threads */
     struct draft record;   /* of --record-experts */
+    /* Set between session_open and session_load, called on rank 0 when the plan stands and nothing
+     * is loaded yet; or NULL. */
+    enum err_code (*on_plan)(void *arg, const struct planning *x, struct err *e);
+    void *on_plan_arg;
 };
 
 /* Before a command, and after it.  Under mpirun, of a command that loads a model: the ranks meet,

@@ -20,6 +20,7 @@ fail() {
 
 start_daemon() {
     "$latentd" -m "$model" --listen "$endpoint" --state-dir "$work/state" -c 4096 -np 4 -t 1 \
+        -ot 'blk\.[12]\..*(?#")exps=CPU' \
         >>"$work/log" 2>&1 &
     daemon=$!
 }
@@ -70,6 +71,13 @@ client list
 grep -q '^killed .* ended .* length' "$work/out" || fail "list: $(cat "$work/out")"
 client metrics
 grep -q '^latentd_up 1' "$work/out" || fail "metrics: $(cat "$work/out")"
+grep -q '^latentd_rank_steps_total{rank="0",host="[^"]*"} [1-9]' "$work/out" || fail "no steps of rank 0"
+grep -qF 'latentd_rule_tensors{rule="1",source="-ot",pattern="blk\\.[12]\\..*(?#\")exps"} 6' "$work/out" ||
+    fail "rule 1: $(grep rule_tensors "$work/out")"
+awk -f "${0%/*}/../support/metrics.awk" "$work/out" || fail 'the metrics break the rules of their format'
+documented=$(sed -n '/^### Metrics/,/^## /s/^| `\([a-z_]*\)` .*/latentd_\1/p' "$3/../../docs/operations.md" | sort)
+told=$(sed -n 's/^# TYPE \([^ ]*\) .*/\1/p' "$work/out" | sort)
+[ "$documented" = "$told" ] || fail "docs/operations.md: $(diff <(echo "$documented") <(echo "$told"))"
 
 printf 'hello\nand then?\n' | "$latent" chat --endpoint "$endpoint" -n 8 --temp 0 -q \
     >"$work/out" 2>"$work/err" || fail "chat: $(cat "$work/err")"

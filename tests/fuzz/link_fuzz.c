@@ -56,12 +56,17 @@ static void try_result(const struct link_frame *f, struct str *s)
 static void try_small(const struct link_frame *f, struct str *s)
 {
     struct link_hello h;
+    struct link_plan plan;
     struct link_ranks ranks;
     struct link_ready r;
     int taken = 0;
 
     if (link_get_hello(&h, f, NULL) == ERR_OK)
         taken = link_put_hello(s, &h, NULL) == ERR_OK;
+    if (link_get_plan(&plan, f, NULL) == ERR_OK) {
+        taken = link_put_plan(s, &plan, NULL) == ERR_OK;
+        link_plan_free(&plan);
+    }
     if (link_get_ranks(&ranks, f, NULL) == ERR_OK) {
         taken = link_put_ranks(s, &ranks, NULL) == ERR_OK;
         link_ranks_free(&ranks);

@@ -46,8 +46,6 @@ static void start_server(void)
         .book = book,
         .gguf = gguf,
         .tokenizer = tokenizer,
-        .plan_text = {"a plan", 6},
-        .plan_json = { "{}",    2},
         .token = "secret",
     };
     struct err e = { 0 };
@@ -257,7 +255,7 @@ static void the_daemon_tells_of_itself(void **state)
     assert_int_equal(latent_metrics(c, &text, &n, &e), LATENT_OK);
     assert_int_equal(strlen(text), n);
     assert_int_equal(latent_plan(c, 1, &text, &n, &e), LATENT_OK);
-    assert_string_equal(text, "{}");
+    assert_true(n == 900000 && text[0] == '{' && text[n - 1] == '}' && !text[n]);
     submit(c, "t1", 4);
     assert_int_equal(latent_list(c, NULL, 1, 10, &infos, &n, &e), LATENT_OK);
     assert_true(n >= 1);

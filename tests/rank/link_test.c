@@ -71,6 +71,7 @@ static void hello_ranks_and_ready_come_back(void **state)
         { .host = "b", .weights_bytes = 7, .cache_bytes = 8, .figures = { 0, 0, 1, 2, 3 }}
     };
     struct link_ranks ranks = { .n = 2, .v = two }, ranks2;
+    struct link_plan plan = { 0 }, plan2;
     struct link_ready r = { .limits = limits,
                             .n_ranks = 2,
                             .model_hash = "abc",
@@ -90,6 +91,20 @@ static void hello_ranks_and_ready_come_back(void **state)
     assert_int_equal(h2.pid, 123456789012);
     assert_string_equal(h2.token, "00ff");
     assert_int_equal(link_get_ranks(&ranks2, &f, NULL), ERR_FORMAT); /* another kind */
+
+    str_clear(&s);
+    str_puts(&plan.text[LINK_PLAN_JSON], "{}");
+    str_puts(&plan.text[LINK_PLAN_METRICS], "latentd_rules 0\n");
+    assert_int_equal(link_put_plan(&s, &plan, NULL), ERR_OK);
+    f = frame(LINK_PLAN, &s);
+    assert_int_equal(link_get_plan(&plan2, &f, NULL), ERR_OK);
+    assert_int_equal(plan2.text[LINK_PLAN_REPORT].len, 0);
+    assert_string_equal(plan2.text[LINK_PLAN_JSON].data, "{}");
+    assert_string_equal(plan2.text[LINK_PLAN_METRICS].data, "latentd_rules 0\n");
+    link_plan_free(&plan2);
+    for (f.n = 0; f.n < s.len; f.n++)
+        assert_int_equal(link_get_plan(&plan2, &f, NULL), ERR_FORMAT);
+    link_plan_free(&plan);
 
     str_clear(&s);
     assert_int_equal(link_put_ranks(&s, &ranks, NULL), ERR_OK);

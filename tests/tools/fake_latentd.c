@@ -34,8 +34,6 @@ int main(int argc, char **argv)
     sigaddset(&wait_for, SIGTERM);
     sigprocmask(SIG_BLOCK, &wait_for, NULL);
     struct service service = {
-        .plan_text = {"a plan\n", 7},
-        .plan_json = { "{}",      2},
         .book = fake_book_open(argv[2], atoi(argv[3])),
         .token = argc > 5 ? argv[5] : NULL
     };
