@@ -57,7 +57,7 @@ static enum err_code open_model(struct core *d, struct err *e)
         return err_set(e, ERR_USAGE, "no model; give -m FILE");
     TRY(model_open(&d->model, o->model, 0, o->override_kv.v, (int)o->override_kv.n, e));
     TRY(tokenizer_open(&d->tokenizer, d->model->gguf, e));
-    model_digest(d->model->gguf, d->model_hash);
+    TRY(model_digest(d->model->gguf, d->model_hash, e));
     const struct gguf_kv *kv = gguf_find(d->model->gguf, "general.name");
     if (kv)
         (void)gguf_as_string(&kv->value, &name);

@@ -7,9 +7,11 @@
 
 enum { MODEL_DIGEST_SIZE = 33 };
 
-/* 32 hexadecimal digits over all metadata, and over names, types, shapes and places of all tensors,
- * but not over weights, which would all have to be read.  Against accidents, not against forgery.
- */
-void model_digest(const struct gguf *g, char hex[MODEL_DIGEST_SIZE]);
+/* 32 hexadecimal digits over all metadata, over names, types, shapes and places of all tensors, and
+ * over a sample of the weights: 2 KB of every tensor, at a place that differs from one to the next
+ * (of more than 2048 tensors, as many evenly chosen).  So files that were quantised or trained
+ * otherwise, or copied with a hole, differ; a few changed bytes may not show.  Against accidents,
+ * not against forgery.  Errors: ERR_IO. */
+enum err_code model_digest(const struct gguf *g, char hex[MODEL_DIGEST_SIZE], struct err *e);
 
 #endif

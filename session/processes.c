@@ -183,10 +183,11 @@ enum err_code processes_agree(struct comm *c, const struct model *m, const struc
         { "--cpu-moe",    o->cpu_moe   },
         { "--n-cpu-moe",  o->n_cpu_moe }
     };
-    char digest[MODEL_DIGEST_SIZE];
+    char digest[MODEL_DIGEST_SIZE], text[MODEL_DIGEST_SIZE + 32];
 
-    model_digest(m->gguf, digest);
-    TRY(comm_agree(c, "model", digest, e));
+    TRY(comm_share_error(c, model_digest(m->gguf, digest, e), e));
+    (void)snprintf(text, sizeof text, "%s (%" PRIu64 " bytes)", digest, gguf_total_bytes(m->gguf));
+    TRY(comm_agree(c, "model", text, e));
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         TRY(agree_number(c, numbers[i].name, numbers[i].value, e));
     TRY(agree_words(c, o, e));

@@ -97,7 +97,8 @@ static void tell_ranks(void *arg, const struct comm *c)
 
 /* What decides the bits beside the model and the type of the cache.  All CPU kernels give the same:
  * which of them ran is for the reader. */
-static void describe(struct link_ready *r, const struct session *s, const struct options *o)
+static enum err_code describe(struct link_ready *r, const struct session *s,
+                              const struct options *o, struct err *e)
 {
     const struct plan *plan = &s->planning.plan;
 
@@ -105,12 +106,12 @@ static void describe(struct link_ready *r, const struct session *s, const struct
                               .n_ranks = plan->n_ranks,
                               .mla = (int)o->mla,
                               .exact_math = o->exact_math };
-    model_digest(s->model->gguf, r->model_hash);
     (void)snprintf(r->kernel_set, sizeof r->kernel_set, "latentd %s cpu %s%s%s%s", LATENTD_VERSION,
                    engine_isa(s->engine), o->exact_math ? " exact-math" : "",
                    o->router_groups ? " no-router-groups" : "", o->reduce ? " inexact-sums" : "");
     (void)snprintf(r->cache_type, sizeof r->cache_type, "%s",
                    plan_cache_name(plan->opt.cache_type));
+    return model_digest(s->model->gguf, r->model_hash, e);
 }
 
 static enum err_code load_and_serve(int fd, const struct options *o, struct err *e)
@@ -127,10 +128,10 @@ static enum err_code load_and_serve(int fd, const struct options *o, struct err 
         rc = session_load(&s, o, 0, e);
         load_watch_tell(NULL, NULL);
     }
-    if (rc == ERR_OK) {
-        describe(&ready, &s, o);
+    if (rc == ERR_OK)
+        rc = describe(&ready, &s, o, e);
+    if (rc == ERR_OK)
         rc = serve_run(fd, s.engine, &s.planning.plan, &ready, e);
-    }
     session_close(&s);
     return rc;
 }

@@ -132,6 +132,9 @@ differ() {
     [ "$(grep -c '^latent: .*rank 1' "$work/err")" = 1 ] || fail "$3: not said once"
 }
 differ "-m $v3" "-m $data/models/tiny-v3-legacy-iq4_ks.gguf" model
+half=$(($(stat -c %s "$v3") / 2)) # the same headers, but no weights behind the middle
+{ head -c $half "$v3"; head -c $half /dev/zero; } >"$work/holes.gguf"
+differ "-m $v3" "-m $work/holes.gguf" model
 differ "-m $v3 -c 256" "-m $v3 -c 128" -c
 differ "-m $v3" "-m $v3 --reduce f32" --reduce
 differ "-m $v3 -ot exps=RANK0" "-m $v3 -ot exps=RANK1" -ot
