@@ -34,13 +34,18 @@ static void unwatch(const char *part)
     }
 }
 
-static void on_signal(int number)
+void draft_drop_all(void)
 {
     for (int i = 0; i < WATCHED_MAX; i++) {
         const char *part = atomic_load(&watched[i]);
         if (part)
             unlink(part);
     }
+}
+
+static void on_signal(int number)
+{
+    draft_drop_all();
     raise(number); /* SA_RESETHAND: ends the process as without a handler */
 }
 

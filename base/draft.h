@@ -28,6 +28,10 @@ enum err_code draft_keep(struct draft *d, struct err *e);
 /* Gives up: closes and removes.  Fine when nothing is open. */
 void draft_drop(struct draft *d);
 
+/* Removes what is open anywhere in this process, which then ends at once.  May be called by a
+ * signal handler. */
+void draft_drop_all(void);
+
 /* For a program's main: SIGINT, SIGTERM and SIGHUP, where they would end the process, first remove
  * what is open. */
 void draft_drop_on_signals(void);

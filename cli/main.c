@@ -64,9 +64,10 @@ static enum err_code run_with_ranks(const struct options *o, struct err *e)
 
     if (rc == ERR_OK && !follows)
         rc = command_runs[o->command](o, e);
-    if (session_end()) {
+    int status = session_end();
+    if (status) {
         fflush(stdout);
-        _exit(SESSION_EXIT_FAILED);
+        _exit(status);
     }
     return rc;
 }
@@ -79,7 +80,8 @@ static enum err_code run_command(const char *name, int argc, char *const *argv, 
     TRY(want_command(name, &id, e));
     enum err_code rc = options_parse(&o, id, argc, argv, e);
     if (rc == ERR_OK && o.help) {
-        options_print_help(stdout, id);
+        if (!session_follows())
+            options_print_help(stdout, id);
     } else if (rc == ERR_OK) {
         log_set_quiet(o.quiet);
         rc = run_with_ranks(&o, e);
@@ -90,6 +92,9 @@ static enum err_code run_command(const char *name, int argc, char *const *argv, 
 
 static enum err_code dispatch(int argc, char *const *argv, struct err *e)
 {
+    /* What runs on no ranks happens once, however many processes mpirun has started. */
+    if (!session_runs_ranks(argc < 2 ? COMMAND_COUNT : command_find(argv[1])) && session_follows())
+        return ERR_OK;
     if (argc < 2)
         return err_set(e, ERR_USAGE, "no subcommand: nothing to do; latent help lists them");
     if (strcmp(argv[1], "--version") == 0) {
@@ -112,6 +117,7 @@ int main(int argc, char **argv)
         rc = output_flush(&e);
     if (rc == ERR_OK)
         return 0;
+    session_let_rank_0_speak();
     if (rc != ERR_CANCELLED)
         log_error("%s", *e.msg ? e.msg : err_text(rc));
     return rc == ERR_USAGE ? 2 : rc == ERR_NOFIT ? 3 : 1;

@@ -40,8 +40,9 @@ struct comm_options {
     int spin_us;             /* how long a wait spins before it sleeps; -1: 200 where all threads
                                 of the host have a core of their own, otherwise 5              */
     int64_t max_rows, width; /* of comm_settle; 0: said later with comm_reserve                */
-    int hosts;               /* threads only, for tests: ranks pretend to sit on so many hosts */
-    int delay_us;            /* for tests: what passes between hosts is so late                */
+    int heed_signals; /* mpi: SIGTERM, SIGINT or SIGHUP to any rank ends all of them        */
+    int hosts;        /* threads only, for tests: ranks pretend to sit on so many hosts */
+    int delay_us;     /* for tests: what passes between hosts is so late                */
 };
 
 void comm_options_default(struct comm_options *o);
@@ -57,12 +58,19 @@ enum err_code comm_create_threads(struct comm **out, int n, const struct comm_op
  * Errors: ERR_PEER, a rank of another build, or no MPI environment. */
 enum err_code comm_create_mpi(struct comm **out, const struct comm_options *o, struct err *e);
 
-/* Whether this process was started by mpirun or srun (looks at the environment only). */
-int comm_under_mpi(void);
+/* What the environment says of the mpirun or srun that has started this process. */
+struct comm_job {
+    int rank;     /* of this process; -1: neither has */
+    int size;     /* ranks; 0: not known */
+    int one_host; /* all of them are on this host, as far as known */
+};
+
+/* Errors: ERR_PEER, it has ended, as in a shell that outlived it. */
+enum err_code comm_find_job(struct comm_job *job, struct err *e);
 
 /* Collective unless the group has failed: then it does not wait for anybody.  A process of a
- * failed mpi group leaves with _exit and a code other than 0 afterwards: MPI must not be
- * finalized any more.  (If it does not within two seconds, its watch thread does so.) */
+ * failed mpi group leaves with _exit and comm_exit_status afterwards: MPI must not be finalized any
+ * more.  (If it does not within two seconds, its watch thread does so.) */
 void comm_free(struct comm **c);
 
 /* Sizes the buffers of comm_settle; collective, once.  Errors, the same on all ranks: ERR_NOMEM. */
@@ -129,6 +137,10 @@ void comm_abort(struct comm *c, const char *why);
 /* ERR_OK, or ERR_PEER with one line that names rank, host and step of what failed.  In an mpi
  * group that line has been logged already, by one rank of each host. */
 enum err_code comm_check(const struct comm *c, struct err *e);
+
+/* How a process of a failed mpi group is to leave: 70, or 128 + N where a signal N has told a rank
+ * to end. */
+int comm_exit_status(const struct comm *c);
 
 /* The step that begins, or -1 between steps: for the message of a fault, and since only a rank in
  * a step can hang.  Any number of ranks may wait for a step for any time. */

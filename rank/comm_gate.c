@@ -18,7 +18,7 @@
 #include "base/log.h"
 #include "rank/comm_room.h"
 
-enum { SLEEP_NS = 100 * 1000 * 1000, PAUSES = 32 };
+enum { SLEEP_NS = 100 * 1000 * 1000, PAUSES = 32, EXIT_GROUP_FAILED = 70 };
 
 static void pause_cpu(void)
 {
@@ -162,22 +162,23 @@ void comm_exchange(struct comm *c, const struct comm_piece *pieces, int n)
 
 /* ---- Faults --------------------------------------------------------------------- */
 
-int comm_room_raise(struct room *r, int culprit, const char *line)
+int comm_room_raise(struct room *r, int culprit, int number, const char *line)
 {
     uint32_t none = FAULT_NONE;
 
     if (!atomic_compare_exchange_strong(&r->fault, &none, FAULT_WRITING))
         return 0;
     r->fault_rank = culprit;
+    r->fault_signal = number;
     (void)snprintf(r->why, sizeof r->why, "%s", line);
     atomic_store(&r->fault, FAULT_KNOWN);
     futex_wake_all(&r->gate.epoch);
     return 1;
 }
 
-void comm_raise_line(struct comm *c, int culprit, const char *line)
+void comm_raise_line(struct comm *c, int culprit, int number, const char *line)
 {
-    if (!comm_room_raise(c->room, culprit, line))
+    if (!comm_room_raise(c->room, culprit, number, line))
         return;
     futex_wake_all(&c->team.epoch);
     if (c->ops->processes)
@@ -186,7 +187,8 @@ void comm_raise_line(struct comm *c, int culprit, const char *line)
         c->ops->tell(c, culprit, line);
 }
 
-void comm_raise(struct comm *c, int culprit, const char *what, const char *why)
+/* "rank R on host H WHAT in step S: WHY". */
+static void raise_fault(struct comm *c, int culprit, int number, const char *what, const char *why)
 {
     const struct comm_place *p = &c->places[culprit];
     const struct seat *s = &c->room->seats[p->host == c->host ? p->local : c->local];
@@ -198,7 +200,20 @@ void comm_raise(struct comm *c, int culprit, const char *what, const char *why)
                        (long long)step);
     (void)snprintf(line, sizeof line, "rank %d on host %s %s %s: %s", culprit, p->host_name, what,
                    when, why);
-    comm_raise_line(c, culprit, line);
+    comm_raise_line(c, culprit, number, line);
+}
+
+void comm_raise(struct comm *c, int culprit, const char *what, const char *why)
+{
+    raise_fault(c, culprit, 0, what, why);
+}
+
+void comm_raise_signal(struct comm *c, int number)
+{
+    char why[16];
+
+    (void)snprintf(why, sizeof why, "SIG%s", sigabbrev_np(number));
+    raise_fault(c, c->rank, number, "was told to end", why);
 }
 
 void comm_abort(struct comm *c, const char *why)
@@ -214,4 +229,11 @@ enum err_code comm_check(const struct comm *c, struct err *e)
         sleep_us(1000); /* the line is being written */
     int known = atomic_load(&c->room->fault) == FAULT_KNOWN;
     return err_set(e, ERR_PEER, "%s", known ? c->room->why : "a rank failed while it said why");
+}
+
+int comm_exit_status(const struct comm *c)
+{
+    int number = comm_check(c, NULL) == ERR_OK ? 0 : c->room->fault_signal;
+
+    return number ? 128 + number : EXIT_GROUP_FAILED;
 }

@@ -7,12 +7,10 @@
  *
  * Ranks are on the same host when host name and boot id are the same.
  */
-#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <mpi.h>
-#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -20,15 +18,15 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/log.h"
 #include "rank/comm_room.h"
+#include "rank/comm_start.h"
 #include "rank/comm_wire.h"
 
-enum { TAG = 77, MAX_MAPS = 4, STALE_MS = 1000, EXIT_GROUP_FAILED = 70 };
+enum { TAG = 77, MAX_MAPS = 4 };
 
 /* What ranks tell each other first.  The beginning never changes, so that builds which differ can
  * say so. */
@@ -54,112 +52,6 @@ struct back {
     MPI_Request *requests;
     int max_requests;
 };
-
-/* ---- The environment ----------------------------------------------------------------- */
-
-static const char *const rank_variables[] = { "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK" };
-static const char *const server_variables[] = { "PMIX_SERVER_URI4", "PMIX_SERVER_URI3",
-                                                "PMIX_SERVER_URI21", "PMIX_SERVER_URI2" };
-
-int comm_under_mpi(void)
-{
-    for (size_t i = 0; i < sizeof rank_variables / sizeof *rank_variables; i++)
-        if (getenv(rank_variables[i]))
-            return 1;
-    return 0;
-}
-
-/* Whether somebody listens at an IPv4 address of this host; unsure counts as yes. */
-static int answers(const char *host, int port)
-{
-    struct sockaddr_in to = { .sin_family = AF_INET, .sin_port = htons((uint16_t)port) };
-    int why = 0, fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    socklen_t n = sizeof why;
-
-    if (fd < 0 || inet_pton(AF_INET, host, &to.sin_addr) != 1) {
-        if (fd >= 0)
-            close(fd);
-        return 1;
-    }
-    struct pollfd p = { .fd = fd, .events = POLLOUT };
-    int refused = connect(fd, (struct sockaddr *)&to, sizeof to) != 0 && errno != EINPROGRESS;
-    if (!refused && poll(&p, 1, STALE_MS) == 1)
-        refused = getsockopt(fd, SOL_SOCKET, SO_ERROR, &why, &n) == 0 && why == ECONNREFUSED;
-    close(fd);
-    return !refused;
-}
-
-/* A shell that outlived its mpirun still has the variables; MPI_Init would end the process with
- * pages of text, or wait for ever. */
-static enum err_code check_stale(struct err *e)
-{
-    for (size_t i = 0; i < sizeof server_variables / sizeof *server_variables; i++) {
-        const char *uri = getenv(server_variables[i]);
-        const char *at = uri ? strstr(uri, ";tcp4://") : NULL;
-        char host[64];
-        int port;
-        if (!at || sscanf(at, ";tcp4://%63[0-9.]:%d", host, &port) != 2)
-            continue;
-        if (!answers(host, port))
-            return err_set(e, ERR_PEER,
-                           "the environment is that of an mpirun which has ended (%s=%.80s); unset "
-                           "its OMPI_* and PMIX_* variables, or start with mpirun",
-                           server_variables[i], uri);
-        return ERR_OK;
-    }
-    return ERR_OK;
-}
-
-/* ---- A guard of the start ------------------------------------------------------------- */
-
-/* MPI_Init waits for ever for a rank that is stopped. */
-struct guard {
-    pthread_t thread;
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
-    struct timespec end;
-    int ms, done, started;
-};
-
-static void *guard_thread(void *arg)
-{
-    struct guard *g = arg;
-    int late = 0;
-
-    pthread_mutex_lock(&g->lock);
-    while (!g->done && late != ETIMEDOUT)
-        late = pthread_cond_timedwait(&g->changed, &g->lock, &g->end);
-    int done = g->done;
-    pthread_mutex_unlock(&g->lock);
-    if (done)
-        return NULL;
-    log_error("not all ranks have come within %.0f s of the start; one is stopped, or its host "
-              "cannot be reached",
-              g->ms * 1e-3);
-    _exit(EXIT_GROUP_FAILED);
-}
-
-static void guard_start(struct guard *g, int ms)
-{
-    pthread_mutex_init(&g->lock, NULL);
-    pthread_cond_init(&g->changed, NULL);
-    clock_gettime(CLOCK_REALTIME, &g->end);
-    g->ms = ms;
-    g->end.tv_sec += ms / 1000;
-    g->started = pthread_create(&g->thread, NULL, guard_thread, g) == 0;
-}
-
-static void guard_stop(struct guard *g)
-{
-    pthread_mutex_lock(&g->lock);
-    g->done = 1;
-    pthread_cond_signal(&g->changed);
-    pthread_mutex_unlock(&g->lock);
-    if (g->started)
-        pthread_join(g->thread, NULL);
-    pthread_cond_destroy(&g->changed);
-    pthread_mutex_destroy(&g->lock);
-}
 
 /* ---- Meeting ------------------------------------------------------------------------- */
 
@@ -365,6 +257,28 @@ static int mpi_exchanged(struct comm *c)
     return done;
 }
 
+/* ---- Signals ------------------------------------------------------------------------------ */
+
+static volatile sig_atomic_t told;
+
+/* The watch looks at it, and all ranks end together. */
+static void on_signal(int number)
+{
+    told = number;
+}
+
+/* What is ignored (nohup) stays so. */
+static void handle_signals(void (*handler)(int))
+{
+    static const int numbers[] = { SIGTERM, SIGINT, SIGHUP };
+    const struct sigaction how = { .sa_handler = handler, .sa_flags = SA_RESTART };
+    struct sigaction before;
+
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        if (sigaction(numbers[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN)
+            sigaction(numbers[i], &how, NULL);
+}
+
 /* ---- Leaving ------------------------------------------------------------------------------ */
 
 /* MPI_Finalize waits for the others; if one does not come the watch ends this process. */
@@ -379,6 +293,8 @@ static void mpi_close(struct comm *c)
     struct back *b = c->back;
     int failed = c->room && comm_failed(c);
 
+    if (c->told)
+        handle_signals(SIG_DFL);
     comm_wire_free(&c->wire);
     if (!failed) /* else MPI may still hold on to pieces of it */
         for (int i = 0; i < b->n_maps; i++)
@@ -521,10 +437,13 @@ static enum err_code create(struct comm **out, const struct comm_options *o, str
     }
     c->back = b;
     enum err_code rc = sit_down(c, o, rank, size, e);
-    if (rc == ERR_OK && size > 1)
-        rc = comm_watch_start(c, e);
-    if (rc == ERR_OK)
-        rc = share_failure(c, rc, e);
+    if (rc == ERR_OK && size > 1) {
+        if (o->heed_signals) {
+            handle_signals(on_signal);
+            c->told = &told;
+        }
+        rc = share_failure(c, comm_watch_start(c, e), e);
+    }
     if (rc == ERR_OK && o->max_rows > 0)
         rc = comm_reserve(c, o->max_rows, o->width, e);
     if (rc == ERR_OK) {
@@ -540,15 +459,16 @@ static enum err_code create(struct comm **out, const struct comm_options *o, str
 
 enum err_code comm_create_mpi(struct comm **out, const struct comm_options *o, struct err *e)
 {
-    struct guard guard = { 0 };
+    struct comm_guard guard = { 0 };
+    struct comm_job job;
 
     *out = NULL;
-    TRY(check_stale(e));
-    if (!comm_under_mpi())
+    TRY(comm_find_job(&job, e));
+    if (job.rank < 0)
         return err_set(e, ERR_PEER, "not started by mpirun or srun; start the ranks with one");
     prctl(PR_SET_PDEATHSIG, SIGKILL); /* no rank outlives its mpirun */
-    guard_start(&guard, o->start_ms);
+    comm_guard_start(&guard, o->start_ms);
     enum err_code rc = create(out, o, e);
-    guard_stop(&guard);
+    comm_guard_stop(&guard);
     return rc;
 }

@@ -22,6 +22,7 @@
 #define RANK_COMM_ROOM_H
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 
 #include "rank/comm.h"
@@ -52,7 +53,7 @@ enum { FAULT_NONE, FAULT_WRITING, FAULT_KNOWN };
 struct room {
     struct gate gate;
     _Alignas(COMM_LINE) _Atomic uint32_t fault;
-    int fault_rank;
+    int fault_rank, fault_signal; /* the signal that told the rank to end, or 0 */
     char why[sizeof((struct err *)0)->msg];
     struct seat seats[]; /* [ranks of the host] */
 };
@@ -129,8 +130,9 @@ struct comm {
     int64_t spin_ns;
     double sum_us, shown_sum_us; /* shown: of it, what the figures have */
     struct comm_watch *watch;
-    struct comm_wire *wire;          /* to the other hosts; leaders of mpi groups only */
-    double step_began_s, step_s[15]; /* the last steps, for their median */
+    const volatile sig_atomic_t *told; /* the signal that tells this process to end; or NULL */
+    struct comm_wire *wire;            /* to the other hosts; leaders of mpi groups only */
+    double step_began_s, step_s[15];   /* the last steps, for their median */
     int n_steps;
     _Atomic int64_t hang_ms;
     struct gate team;   /* of this rank's threads, in a sum */
@@ -183,11 +185,14 @@ static inline int comm_failed(const struct comm *c)
  * step S: WHY". */
 void comm_raise(struct comm *c, int culprit, const char *what, const char *why);
 
+/* The same: this rank was told to end. */
+void comm_raise_signal(struct comm *c, int number);
+
 /* The same for a line from elsewhere. */
-void comm_raise_line(struct comm *c, int culprit, const char *line);
+void comm_raise_line(struct comm *c, int culprit, int number, const char *line);
 
 /* Only writes it into a room; 0 if there was a fault already. */
-int comm_room_raise(struct room *r, int culprit, const char *line);
+int comm_room_raise(struct room *r, int culprit, int number, const char *line);
 
 /* ---- comm_watch.c: the thread that beats and watches. ---- */
 

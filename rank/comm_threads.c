@@ -134,7 +134,7 @@ static void threads_tell(struct comm *c, int culprit, const char *line)
 
     for (int h = 0; h < g->n_hosts; h++)
         if (h != c->host)
-            comm_room_raise((struct room *)(void *)g->hosts[h].room.base, culprit, line);
+            comm_room_raise((struct room *)(void *)g->hosts[h].room.base, culprit, 0, line);
 }
 
 static void threads_close(struct comm *c)

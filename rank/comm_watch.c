@@ -7,6 +7,7 @@
  *     this rank hangs: in a step, not waiting for others, and no progress for hang_ms,
  *     everybody waits for everybody: in a step, waiting, no progress for twice that,
  *     this rank wants to leave and the others do not,
+ *     a signal has told this process to end,
  *
  * The end of a process of this host is seen at once.  Every rank answers for its own progress, so
  * one that hangs is found wherever it is.  When this thread itself was held up, by a stop or for
@@ -22,11 +23,12 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/draft.h"
 #include "base/log.h"
 #include "rank/comm_room.h"
 #include "rank/comm_wire.h"
 
-enum { EXIT_GROUP_FAILED = 70, GRACE_MS = 2000 };
+enum { GRACE_MS = 2000 };
 
 struct comm_watch {
     struct comm *c;
@@ -104,8 +106,10 @@ static void watch_end(struct comm_watch *w, double now)
         return;
     if (w->fault_s == 0)
         w->fault_s = now;
-    if (w->c->ops->processes && (now - w->fault_s) * 1000 > GRACE_MS)
-        _exit(EXIT_GROUP_FAILED);
+    if (!w->c->ops->processes || (now - w->fault_s) * 1000 <= GRACE_MS)
+        return;
+    draft_drop_all();
+    _exit(comm_exit_status(w->c));
 }
 
 static void tick(struct comm_watch *w)
@@ -128,6 +132,8 @@ static void tick(struct comm_watch *w)
         comm_wire_tick(c, now, late);
     watch_progress(w, now);
     watch_leaving(w, now);
+    if (c->told && *c->told)
+        comm_raise_signal(c, *c->told);
     watch_end(w, now);
 }
 

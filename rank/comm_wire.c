@@ -24,6 +24,7 @@ enum wire_kind { WIRE_BEAT, WIRE_FAULT, WIRE_LEAVE };
 struct message {
     uint32_t kind;
     int32_t rank;                            /* that is at fault, or whose figures follow */
+    int32_t signal;                          /* that told it to end, or 0 */
     int64_t figures[COMM_FIGURES];           /* of a beat  */
     char line[sizeof((struct err *)0)->msg]; /* of a fault */
 };
@@ -333,6 +334,7 @@ static void send_state(struct comm *c, enum wire_kind kind)
         w->told = 1;
         m.kind = WIRE_FAULT;
         m.rank = c->room->fault_rank;
+        m.signal = c->room->fault_signal;
         (void)snprintf(m.line, sizeof m.line, "%s", c->room->why);
     }
     send_all(w, &m);
@@ -356,7 +358,7 @@ static void obey(struct comm *c, int host, struct message *m)
     if (m->rank < 0 || m->rank >= c->size)
         return;
     if (m->kind == WIRE_FAULT)
-        comm_raise_line(c, m->rank, m->line);
+        comm_raise_line(c, m->rank, m->signal, m->line);
     else if (c->places[m->rank].host == host)
         for (int f = 0; f < COMM_FIGURES; f++)
             atomic_store(&c->figures[m->rank * FIGURES_ROW + f], m->figures[f]);

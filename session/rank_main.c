@@ -65,6 +65,22 @@ static enum err_code connect_back(int *fd, const struct options *o, struct err *
     return rc;
 }
 
+/* Rank 0 of a job (daemon/job.h) is the coordinator's child and ends as that wants: with a QUIT,
+ * after the step that runs.  Elsewhere the signal ends the ranks, and the coordinator starts
+ * others. */
+static void pass_on(int number)
+{
+    (void)kill(getppid(), number);
+}
+
+static void heed_job(void)
+{
+    if (!getenv("LATENTD_JOB"))
+        return;
+    (void)signal(SIGTERM, pass_on);
+    (void)signal(SIGINT, pass_on);
+}
+
 /* What the coordinator hears before READY. */
 struct loading {
     int fd;
@@ -145,6 +161,7 @@ static enum err_code run(const struct options *o, struct err *e)
     TRY(session_start(o, &follows, e));
     if (follows)
         return ERR_OK;
+    heed_job();
     TRY(connect_back(&fd, o, e));
     enum err_code rc = load_and_serve(fd, o, e);
     if (rc != ERR_OK)
@@ -179,11 +196,11 @@ int main(int argc, char **argv)
     }
     int failed = session_end();
     options_free(&o);
-    if (rc == ERR_OK && !failed)
-        return 0;
-    if (rc != ERR_OK)
-        log_error("%s", *e.msg ? e.msg : err_text(rc));
     if (failed)
-        _exit(SESSION_EXIT_FAILED); /* what MPI would do now, waits for the dead */
+        _exit(failed); /* that has been said; and what MPI would do now, waits for the dead */
+    if (rc == ERR_OK)
+        return 0;
+    session_let_rank_0_speak();
+    log_error("%s", *e.msg ? e.msg : err_text(rc));
     return rc == ERR_USAGE ? 2 : rc == ERR_NOFIT ? 3 : 1;
 }

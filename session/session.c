@@ -6,11 +6,14 @@
 #include "session/session.h"
 
 #include <inttypes.h>
+#include <unistd.h>
 
 #include "base/log.h"
 #include "base/team.h"
 #include "session/processes.h"
 #include "session/record.h"
+
+enum { SPEAK_S = 3 }; /* mpirun takes one to begin to end the others */
 
 enum err_code session_open(struct session *s, const struct options *o, int with_tokenizer,
                            struct err *e)
@@ -185,10 +188,23 @@ void session_close(struct session *s)
 
 /* ---- Processes -------------------------------------------------------------- */
 
-static int loads_a_model(enum command_id c)
+int session_runs_ranks(enum command_id c)
 {
     return c == COMMAND_generate || c == COMMAND_chat || c == COMMAND_perplexity ||
            c == COMMAND_logits || c == COMMAND_bench || c == COMMAND_latentd_rank;
+}
+
+int session_follows(void)
+{
+    struct comm_job job;
+
+    return comm_find_job(&job, NULL) == ERR_OK && job.rank > 0;
+}
+
+void session_let_rank_0_speak(void)
+{
+    if (session_follows())
+        (void)sleep(SPEAK_S);
 }
 
 /* A rank other than 0.  What goes wrong here is rank 0's to say. */
@@ -217,15 +233,20 @@ static void follow(const struct options *o)
 enum err_code session_start(const struct options *o, int *follows, struct err *e)
 {
     struct comm_options c;
+    struct comm_job job;
     struct team team;
     enum err_code rc = ERR_OK;
 
     *follows = 0;
-    if (!loads_a_model(o->command) || !comm_under_mpi())
+    if (!session_runs_ranks(o->command))
+        return ERR_OK;
+    TRY(comm_find_job(&job, e));
+    if (job.rank < 0)
         return ERR_OK;
     comm_options_default(&c);
     c.reduce = (enum comm_reduce)o->reduce;
     c.deadline_ms = (int)(o->rank_timeout * 1000);
+    c.heed_signals = 1;
     team_init(&team, (int)o->threads); /* as the engine will: it decides how long waits spin */
     c.n_threads = team.n_threads;
     TRY(comm_create_mpi(&comm, &c, e));
@@ -258,7 +279,7 @@ int session_end(void)
         return 0;
     if (comm_rank(comm) == 0 && !told)
         comm_broadcast(comm, &nothing, sizeof nothing, 0);
-    int failed = comm_check(comm, &e) != ERR_OK;
+    int status = comm_check(comm, &e) == ERR_OK ? 0 : comm_exit_status(comm);
     comm_free(&comm);
-    return failed;
+    return status;
 }

@@ -28,13 +28,21 @@ struct session {
     void *on_plan_arg;
 };
 
+/* Whether a command runs on ranks; of the others, under mpirun, only rank 0's process is to run
+ * one. Whether this is another process of mpirun's than that. */
+int session_runs_ranks(enum command_id c);
+int session_follows(void);
+
+/* Before a process says that it fails: where all fail alike rank 0 says it, and mpirun ends the
+ * others while they wait here.  Returns at once on rank 0, and without mpirun. */
+void session_let_rank_0_speak(void);
+
 /* Before a command, and after it.  Under mpirun, of a command that loads a model: the ranks meet,
  * and all but rank 0 stay here until the command is over there; then *follows is set.
- * session_end tells them.  It returns 1 where ranks have failed: that was logged, and the process
- * is to leave by _exit with SESSION_EXIT_FAILED.  Errors: ERR_PEER. */
+ * session_end tells them.  It returns 0, or where ranks have failed the status with which the
+ * process is to leave by _exit: why has been said.  Errors: ERR_PEER. */
 enum err_code session_start(const struct options *o, int *follows, struct err *e);
 int session_end(void);
-enum { SESSION_EXIT_FAILED = 70 };
 
 /* The processes that mpirun started, between the two; NULL otherwise. */
 struct comm *session_comm(void);

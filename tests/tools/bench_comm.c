@@ -33,6 +33,7 @@ int main(int argc, char **argv)
 {
     struct comm_options o;
     struct comm *c = NULL;
+    struct comm_job job;
     struct err e = { 0 };
 
     comm_options_default(&o);
@@ -42,8 +43,9 @@ int main(int argc, char **argv)
         o.reduce = COMM_F32;
     if (argc > 1 && strcmp(argv[1], "bf16") == 0)
         o.reduce = COMM_BF16;
-    enum err_code rc =
-        comm_under_mpi() ? comm_create_mpi(&c, &o, &e) : comm_create_self(&c, &o, &e);
+    enum err_code rc = comm_find_job(&job, &e);
+    if (rc == ERR_OK)
+        rc = job.rank >= 0 ? comm_create_mpi(&c, &o, &e) : comm_create_self(&c, &o, &e);
     if (rc == ERR_OK)
         rc = measure(c, &e);
     comm_free(&c);
