@@ -6,12 +6,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/log.h"
 #include "daemon/book.h"
 #include "daemon/driver.h"
 #include "daemon/journal.h"
+#include "daemon/launch.h"
 #include "daemon/status_board.h"
 
 /* ---- Callbacks ------------------------------------------------------------- */
@@ -110,21 +110,6 @@ static enum err_code start_driver(struct core *d, struct err *e)
     return driver_start(&d->driver, &o, e);
 }
 
-/* latentd-rank lies beside latentd. */
-static enum err_code find_program(struct core *d, struct err *e)
-{
-    ssize_t n = readlink("/proc/self/exe", d->program, sizeof d->program - 1);
-
-    if (n < 0)
-        return err_sys(e, "cannot find latentd-rank");
-    d->program[n] = 0;
-    char *slash = strrchr(d->program, '/');
-    size_t room = sizeof d->program - (size_t)(slash + 1 - d->program);
-    if (snprintf(slash + 1, room, "latentd-rank") >= (int)room)
-        return err_set(e, ERR_IO, "cannot find latentd-rank: a path that is too long");
-    return ERR_OK;
-}
-
 /* Where mpirun keeps its sockets and shared memory: beside the socket of the clients, which lies in
  * memory as a rule, otherwise in the state directory. */
 static void choose_run_dir(struct core *d)
@@ -145,7 +130,7 @@ static void choose_run_dir(struct core *d)
 static enum err_code start_ranks(struct core *d, struct err *e)
 {
     if (!*d->program)
-        TRY(find_program(d, e));
+        TRY(launch_find_rank(d->program, sizeof d->program, e));
     TRY(options_pass_on(d->opt, COMMAND_latentd_rank, &d->words, e));
     choose_run_dir(d);
     struct ranks_options o = { .program = d->program,
@@ -153,6 +138,7 @@ static enum err_code start_ranks(struct core *d, struct err *e)
                                .n_words = (int)d->words.n,
                                .n_ranks = d->opt->ranks > 1 ? (int)d->opt->ranks : 1,
                                .launch = d->opt->launch,
+                               .in_job = d->job.rank >= 0,
                                .run_dir = d->run_dir,
                                .on_link = on_link,
                                .on_link_arg = d };
@@ -165,6 +151,7 @@ enum err_code core_open(struct core *d, struct options *o, const char *program, 
 {
     *d = (struct core){ .opt = o };
     (void)snprintf(d->program, sizeof d->program, "%s", program ? program : "");
+    TRY(comm_find_job(&d->job, e));
     TRY(open_model(d, e));
     TRY(core_plan(d, e));
     TRY(open_book(d, e));

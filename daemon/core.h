@@ -16,9 +16,11 @@
 #include "model/model.h"
 #include "model/tokenizer.h"
 #include "options/options.h"
+#include "rank/comm.h"
 
 struct core {
     struct options *opt;
+    struct comm_job job; /* that this process is a part of, if its rank is 0 (daemon/job.h) */
     struct model *model;
     char model_hash[MODEL_DIGEST_SIZE], model_name[128];
     struct tokenizer *tokenizer;

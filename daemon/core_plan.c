@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* daemon/core_plan.c - the plan before anything is started: what does not fit is not tried.
  *
- * The ranks make theirs from the same options, and send it.  What --launch starts on other hosts
- * can only be planned there.
+ * The ranks make theirs from the same options, and send it.  What --launch or mpirun starts on
+ * other hosts can only be planned there.
  */
 #include "daemon/core.h"
 #include "session/plan_texts.h"
@@ -13,9 +13,9 @@ enum err_code core_plan(struct core *d, struct err *e)
     struct planning x = { .o = o, .n_context = o->ctx_size };
     enum err_code rc;
 
-    if (o->launch)
+    if (o->launch || (d->job.rank >= 0 && !d->job.one_host))
         return ERR_OK;
-    x.ranks = o->ranks > 0 ? (int)o->ranks : 1;
+    x.ranks = d->job.rank >= 0 ? d->job.size : o->ranks > 0 ? (int)o->ranks : 1;
     rc = planning_make(&x, d->model, e);
     if (rc == ERR_OK) {
         planning_log(&x);

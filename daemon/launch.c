@@ -89,6 +89,20 @@ enum err_code launch_child(pid_t *pid, int *out, const struct launch *l, struct 
     return ERR_OK;
 }
 
+enum err_code launch_find_rank(char *path, size_t n, struct err *e)
+{
+    ssize_t got = readlink("/proc/self/exe", path, n - 1);
+
+    if (got < 0)
+        return err_sys(e, "cannot find latentd-rank");
+    path[got] = 0;
+    char *slash = strrchr(path, '/');
+    size_t room = n - (size_t)(slash + 1 - path);
+    if (snprintf(slash + 1, room, "latentd-rank") >= (int)room)
+        return err_set(e, ERR_IO, "cannot find latentd-rank: a path that is too long");
+    return ERR_OK;
+}
+
 static int remove_one(const char *path, const struct stat *st, int type, struct FTW *where)
 {
     (void)st;

@@ -3,6 +3,7 @@
 #ifndef DAEMON_LAUNCH_H
 #define DAEMON_LAUNCH_H
 
+#include <stddef.h>
 #include <sys/types.h>
 
 #include "base/err.h"
@@ -18,6 +19,9 @@ struct launch {
  * input /dev/null, standard output and error into a pipe whose reading end is *out (non-blocking).
  * Errors: ERR_IO; ERR_NOMEM.  A program that cannot be executed exits with 127. */
 enum err_code launch_child(pid_t *pid, int *out, const struct launch *l, struct err *e);
+
+/* The path of latentd-rank, which lies beside this program.  Errors: ERR_IO. */
+enum err_code launch_find_rank(char *path, size_t n, struct err *e);
 
 /* Removes everything in a folder, which is made if it is not there.  Errors: ERR_IO. */
 enum err_code launch_clean_dir(const char *path, struct err *e);

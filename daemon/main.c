@@ -6,6 +6,8 @@
  * the signals and the service manager; the others are the driver's, the journal's and the
  * server's.
  *
+ * Under mpirun it is a part of one job (daemon/job.h).
+ *
  * Exit status: 0 after SIGTERM or SIGINT, 1 a failure at run time, 2 wrong usage, 3 the model does
  * not fit.
  */
@@ -21,7 +23,9 @@
 #include "base/log.h"
 #include "daemon/clock.h"
 #include "daemon/core.h"
+#include "daemon/job.h"
 #include "daemon/server.h"
+#include "session/session.h"
 
 enum { STATUS_EVERY_MS = 1000, TOKEN_MAX = 256 };
 
@@ -173,12 +177,14 @@ static enum err_code serve(struct options *o, struct err *e)
     enum err_code rc = open_all(&d, o, e);
     if (rc == ERR_OK)
         rc = run(&d, e);
+    if (rc == ERR_CANCELLED)
+        log_info("%s: stopping", e->msg);
     (void)sd_notify(0, "STOPPING=1");
     server_stop(&d.server); /* clients first */
     core_close(&d.core);
     if (d.signal_fd >= 0)
         close(d.signal_fd);
-    return rc;
+    return rc == ERR_CANCELLED ? ERR_OK : rc;
 }
 
 int main(int argc, char **argv)
@@ -188,21 +194,25 @@ int main(int argc, char **argv)
 
     log_set_program("latentd");
     if (argc > 1 && strcmp(argv[1], "--version") == 0) {
-        printf("latentd %s\n", LATENTD_VERSION);
+        if (!session_follows())
+            printf("latentd %s\n", LATENTD_VERSION);
         return 0;
     }
     enum err_code rc = options_parse(&o, COMMAND_latentd, argc - 1, argv + 1, &e);
-    if (rc == ERR_OK && o.help)
+    if (rc == ERR_OK && o.help && !session_follows())
         options_print_help(stdout, COMMAND_latentd);
-    else if (rc == ERR_OK && o.config)
+    if (rc == ERR_OK && !o.help && o.config)
         rc = options_read_config(&o, o.config, &e);
     if (rc == ERR_OK && !o.help) {
         log_set_quiet(o.quiet);
-        rc = serve(&o, &e);
+        rc = job_join(&o, &e);
     }
+    if (rc == ERR_OK && !o.help)
+        rc = serve(&o, &e);
     options_free(&o);
     if (rc == ERR_OK)
         return 0;
+    session_let_rank_0_speak();
     log_error("%s", *e.msg ? e.msg : err_text(rc));
     return rc == ERR_USAGE ? 2 : rc == ERR_NOFIT ? 3 : 1;
 }

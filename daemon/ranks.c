@@ -140,7 +140,7 @@ static enum err_code build_command(struct ranks *r, struct err *e)
         if (!r->launch_copy)
             return err_set(e, ERR_NOMEM, "no memory for the words of --launch");
         TRY(split_launch(r, &n, e));
-    } else if (r->opt.n_ranks > 1) {
+    } else if (r->opt.n_ranks > 1 && !r->opt.in_job) {
         (void)snprintf(count, sizeof count, "%d", r->opt.n_ranks);
         TRY(push(r, &n, "mpirun", e));
         TRY(push(r, &n, "--oversubscribe", e));
@@ -201,11 +201,12 @@ static enum err_code start(struct ranks *r, struct err *e)
 {
     /* mpirun refuses root without these; whoever made a root of latentd meant it. */
     const char *env[] = { r->door.token_word, "OMPI_ALLOW_RUN_AS_ROOT=1",
-                          "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1", "OMP_WAIT_POLICY=passive" };
-    int direct = r->words[0] == r->opt.program;
+                          "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1", "OMP_WAIT_POLICY=passive",
+                          "LATENTD_JOB=1" }; /* this one only there */
+    int direct = r->words[0] == r->opt.program, all = sizeof env / sizeof *env;
     struct launch l = { .argv = r->words,
                         .more_env = env,
-                        .n_more_env = sizeof env / sizeof *env,
+                        .n_more_env = r->opt.in_job ? all : all - 1,
                         .death_signal = direct ? SIGKILL : SIGTERM };
 
     r->started_ms = clock_monotonic_ms();
@@ -291,6 +292,20 @@ static enum err_code check_hopeless(struct ranks *r, int status, struct err *e)
     return ERR_OK;
 }
 
+/* What the end of the ranks means in a job, where nobody starts them again. */
+static enum err_code end_job(const struct ranks *r, int status, struct err *e)
+{
+    int number = WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status) - 128;
+
+    if (!r->opt.in_job)
+        return ERR_OK;
+    if (status == 0 || number == SIGTERM || number == SIGINT || number == SIGHUP)
+        return err_set(e, ERR_CANCELLED, "the ranks were told to end");
+    return err_set(e, ERR_PEER,
+                   "the ranks have ended; the lines before say why; what was accepted goes on when "
+                   "the job is started again");
+}
+
 /* ---- The interface --------------------------------------------------------- */
 
 enum err_code ranks_create(struct ranks **out, const struct ranks_options *o, struct err *e)
@@ -346,6 +361,7 @@ enum err_code ranks_poll(struct ranks *r, struct err *e)
     }
     if (bury(r, &status)) {
         TRY(check_hopeless(r, status, e));
+        TRY(end_job(r, status, e));
         start_later(r);
     }
     if (r->pid == 0 && r->start_at_ms && now >= r->start_at_ms) {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* daemon/ranks.h - the processes of the ranks: started, watched, ended, started again.
  *
- * One rank is a child of this process; more are started by mpirun, or by the words of --launch.
+ * One rank is a child of this process; more are started by mpirun, or by the words of --launch.  In
+ * a job of mpirun's (daemon/job.h) only rank 0 is a child, and when it has ended, so has the job.
  * Rank 0 reports at the door (door.h).  Everything happens in the main thread: the kernel ends a
  * child when the thread that made it ends.
  *
@@ -21,6 +22,7 @@ struct ranks_options {
     const char *program;      /* path of latentd-rank */
     const char *const *words; /* [n_words], its options */
     int n_words, n_ranks;
+    int in_job;          /* of mpirun: rank 0 is started here, the others there, and not again */
     const char *launch;  /* words of --launch, or NULL */
     const char *run_dir; /* for what mpirun leaves lying; emptied at each start */
     /* Rank 0 is there: takes the link. */
@@ -39,8 +41,9 @@ enum { RANKS_FDS = DOOR_FDS + 2 };
 int ranks_fds(struct ranks *r, struct pollfd *fds, int64_t *wait_ms);
 
 /* Does what is due: starts, accepts, reads what children print, buries the dead.
- * Errors: the first start failed before any rank was ready, in a way that another start would not
- * mend: ERR_USAGE, ERR_NOFIT (e has the words of the rank). */
+ * Errors: ERR_CANCELLED, a rank of a job was told to end; ERR_PEER, a job has lost its ranks; the
+ * first start failed before any rank was ready, in a way that another start would not mend:
+ * ERR_USAGE, ERR_NOFIT (e has the words of the rank). */
 enum err_code ranks_poll(struct ranks *r, struct err *e);
 
 /* The group is of no use any more: end it and start another one after a while.  Any thread. */
