@@ -119,7 +119,8 @@ static enum err_code read_foreign(struct walk *w, const struct foreign_option *f
     return foreign_answer(f, name, value, e);
 }
 
-/* `word` begins with '-': "-c", "--ctx-size", "--ctx-size=4096". */
+/* `word` begins with '-': "-c", "--ctx-size", "--ctx-size=4096", and "--ctx_size", which llama.cpp
+ * takes too. */
 static enum err_code read_option(struct walk *w, const char *word, struct err *e)
 {
     const char *equals = strncmp(word, "--", 2) == 0 ? strchr(word, '=') : NULL;
@@ -133,6 +134,8 @@ static enum err_code read_option(struct walk *w, const char *word, struct err *e
                        commands[w->o->command].ask_help);
     memcpy(name, word, len);
     name[len] = 0;
+    for (char *c = strncmp(name, "--", 2) == 0 ? name : name + len; *c; c++)
+        *c = *c == '_' ? '-' : *c;
 
     enum option_id id = option_find(w->o->command, name, len, &elsewhere);
     if (id != OPTION_COUNT)

@@ -7,12 +7,14 @@
 #include "base/log.h"
 
 static const struct foreign_option foreign[] = {
-#define X(VALUE, names, accepted, what) { FOREIGN_##VALUE, names, accepted, what },
+#define X(VALUE, names, accepted, what) { FOREIGN_##VALUE, names, accepted, what, 0 },
 #include "options/options_later.def"
 #undef X
-#define X(VALUE, names, reply) { FOREIGN_##VALUE, names, NULL, reply },
+#define X(VALUE, names, reply)        { FOREIGN_##VALUE, names, NULL, reply, 0 },
+#define REFUSED(VALUE, names, advice) { FOREIGN_##VALUE, names, NULL, advice, 1 },
 #include "options/options_peer.def"
 #undef X
+#undef REFUSED
 };
 
 const struct foreign_option *foreign_find(const char *name, size_t len)
@@ -41,6 +43,8 @@ int foreign_takes(const struct foreign_option *f, const char *next)
 enum err_code foreign_answer(const struct foreign_option *f, const char *name, const char *value,
                              struct err *e)
 {
+    if (f->refused)
+        return err_set(e, ERR_USAGE, "%s: no option here; %s", name, f->text);
     if (!f->accepted) {
         log_warn("%s: has no effect; %s", name, f->text);
         return ERR_OK;

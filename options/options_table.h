@@ -64,6 +64,7 @@ struct foreign_option {
     const char *names;
     const char *accepted; /* of a later option, values that already work; NULL: a peer's option */
     const char *text;     /* what takes its place; of a later option, what is missing           */
+    int refused;          /* a peer's option that cannot be ignored                             */
 };
 
 /* The row with this name, or NULL. */
@@ -72,7 +73,8 @@ const struct foreign_option *foreign_find(const char *name, size_t len);
 /* Whether the word after the option belongs to it. */
 int foreign_takes(const struct foreign_option *f, const char *next);
 
-/* Answers: a line for a peer's option, ERR_USAGE for a later one.  value: NULL if none. */
+/* Answers: a line for a peer's option, ERR_USAGE for a later or a refused one.  value: NULL if
+ * none. */
 enum err_code foreign_answer(const struct foreign_option *f, const char *name, const char *value,
                              struct err *e);
 

@@ -90,7 +90,7 @@ static void commands_have_their_own_defaults(void **state)
 static void every_spelling_sets_the_field(void **state)
 {
     static const char *const lines[] = { "-c 4096", "--ctx-size 4096", "--ctx-size=4096",
-                                         "-c 1 -c 4096" };
+                                         "--ctx_size 4096", "-c 1 -c 4096" };
     struct options o;
     struct err e;
     char word[16];
@@ -248,6 +248,18 @@ static void peers_options_are_taken(void **state)
         "-md draft.gguf",
         "--model-draft draft.gguf",
         "--smart-expert-reduction 7,1",
+        "-no-cnv",
+        "--no-display-prompt",
+        "--color",
+        "--color auto",
+        "--prio 3",
+        "-e",
+        "-muge",
+        "--fit-target 1024",
+        "--threads-http 8",
+        "--cache_type_v f16",
+        "--scheduler_async",
+        "-v",
     };
     struct options o;
     struct err e;
@@ -262,6 +274,10 @@ static void peers_options_are_taken(void **state)
         options_free(&o);
     }
     refuses(COMMAND_generate, "-ngl", "missing");
+    refuses(COMMAND_generate, "-hf a/b:Q4_K_M", "give it with -m");
+    refuses(COMMAND_chat, "--chat-template deepseek3", "--chat-format");
+    refuses(COMMAND_generate, "--rope-freq-base 10000", "--override-kv");
+    refuses(COMMAND_generate, "--yarn_beta_fast 1", "--override-kv");
 }
 
 static void help_wins_over_mistakes(void **state)
