@@ -158,6 +158,14 @@ static int note_found(void *arg, struct request *r)
     return 0;
 }
 
+/* How long to wait: until the next deadline, but at most so long. */
+static int64_t until_deadline(int64_t next_ms, int64_t most)
+{
+    int64_t left = next_ms ? next_ms - clock_unix_ms() : most;
+
+    return left < 0 ? 0 : left < most ? left : most;
+}
+
 /* Ends those that are cancelled or late.  *next_ms: when the next deadline is, 0: none. */
 static enum err_code end_wanted(struct driver *d, int64_t *next_ms, struct err *e)
 {
@@ -259,20 +267,22 @@ static void show_paused(struct driver *d, const struct scheduler_output *out)
     }
 }
 
-/* The next frame of the ranks, or what is wrong with them: ERR_CANCELLED when the end has come. */
+/* The next frame of the ranks, or what is wrong with them: ERR_CANCELLED when the end has come.
+ * Whoever cancels, or is late, is served meanwhile: loading and long steps take their time. */
 static enum err_code await_frame(struct driver *d, struct link_frame *f, int64_t patience_ms,
                                  struct err *e)
 {
-    int64_t until = clock_monotonic_ms() + patience_ms;
+    int64_t until = clock_monotonic_ms() + patience_ms, next_ms;
 
     for (;;) {
-        int64_t left = until - clock_monotonic_ms();
         if (is_stopping(d))
             return ERR_CANCELLED;
+        TRY(end_wanted(d, &next_ms, e));
+        int64_t left = until - clock_monotonic_ms();
         if (left <= 0)
             return err_set(e, ERR_PEER, "ranks: nothing heard for %" PRId64 " s",
                            patience_ms / 1000);
-        if (!wait_for(d, d->fd, left))
+        if (!wait_for(d, d->fd, until_deadline(next_ms, left)))
             continue;
         TRY(link_recv(d->fd, f, e));
         if (f->kind != LINK_FAULT)
@@ -291,6 +301,7 @@ static enum err_code take_ranks(struct driver *d, struct link_frame *f, struct e
     enum err_code rc = link_get_ranks(&r, f, e);
 
     free(f->payload);
+    f->payload = NULL;
     TRY(rc);
     rc = status_note_ranks(d->opt.status, &r, e);
     link_ranks_free(&r);
@@ -304,6 +315,7 @@ static enum err_code take_plan(struct driver *d, struct link_frame *f, struct er
     enum err_code rc = link_get_plan(&p, f, e);
 
     free(f->payload);
+    f->payload = NULL;
     TRY(rc);
     status_set_plan(d->opt.status, &p);
     return ERR_OK;
@@ -397,10 +409,8 @@ static enum err_code check_ready(struct driver *d, struct err *e)
 static enum err_code await_ready(struct driver *d, struct err *e)
 {
     struct link_frame f = { 0 };
-    int64_t next_ms;
 
     for (;;) {
-        TRY(end_wanted(d, &next_ms, e));
         TRY(await_frame(d, &f, INT32_MAX, e));
         if (f.kind == LINK_PLAN)
             TRY(take_plan(d, &f, e));
@@ -463,9 +473,7 @@ static enum err_code serve(struct driver *d, struct err *e)
             probed_ms = clock_monotonic_ms();
             continue; /* there may have been news meanwhile */
         }
-        int64_t until_deadline = next_ms ? next_ms - clock_unix_ms() : PROBE_MS;
-        if (until_deadline > 0 &&
-            wait_for(d, d->fd, until_deadline < PROBE_MS ? until_deadline : PROBE_MS))
+        if (wait_for(d, d->fd, until_deadline(next_ms, PROBE_MS)))
             return err_set(e, ERR_PEER, "ranks: they are gone, or speak unasked");
     }
     return ERR_CANCELLED;

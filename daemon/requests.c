@@ -305,17 +305,34 @@ void request_events_free(struct request_events *r)
 
 /* ---- The rest ------------------------------------------------------------- */
 
-enum answer requests_cancel(struct requests *b, const char *id, struct err *e)
+static enum answer cancel(struct requests *b, const char *id, struct requests_waiter *w,
+                          struct err *e)
+{
+    struct request *r = book_find_id(b, id);
+
+    if (!r)
+        return unknown(id, e);
+    if (r->view.state == REQUEST_ENDED)
+        return ANSWER_OK;
+    r->cancel_wanted = 1;
+    if (b->opt.on_news)
+        b->opt.on_news(b->opt.on_news_arg);
+    if (w) {
+        wait_on(&r->waiters, w);
+        return ANSWER_WAIT;
+    }
+    err_set(e, ERR_FULL, "%.128s: is to end, but the journal has not recorded it yet; ask again",
+            id);
+    return ANSWER_JOURNAL_FULL;
+}
+
+enum answer requests_cancel(struct requests *b, const char *id, struct requests_waiter *w,
+                            struct err *e)
 {
     pthread_mutex_lock(&b->lock);
-    struct request *r = book_find_id(b, id);
-    if (r && r->view.state != REQUEST_ENDED) {
-        r->cancel_wanted = 1;
-        if (b->opt.on_news)
-            b->opt.on_news(b->opt.on_news_arg);
-    }
+    enum answer a = cancel(b, id, w, e);
     pthread_mutex_unlock(&b->lock);
-    return r ? ANSWER_OK : unknown(id, e);
+    return a;
 }
 
 struct listing {

@@ -118,16 +118,18 @@ struct requests;
 enum answer requests_submit(struct requests *b, const struct request_spec *spec,
                             struct requests_waiter *w, struct request_view *view, struct err *e);
 
-/* Reads the events after `cursor` (0: from the first token).  ANSWER_OK: at least one event, the
- * caller frees it.  ANSWER_WAIT: none yet, also when the cursor is beyond what is recorded.  w
- * NULL: does not wait, answers OK with no event.  ANSWER_INVALID: a negative cursor.
- * ANSWER_UNKNOWN. */
+/* Reads the events after `cursor` (0: from the first token).  ANSWER_OK: at least one event, or
+ * once more the end where the cursor is not before it; the caller frees it.  ANSWER_WAIT: none yet,
+ * also when the cursor is beyond what is recorded.  w NULL: does not wait, answers OK with no
+ * event.  ANSWER_INVALID: a negative cursor. ANSWER_UNKNOWN. */
 enum answer requests_next(struct requests *b, const char *id, int64_t cursor,
                           struct requests_waiter *w, struct request_events *out, struct err *e);
 
-/* Asks for the end of a request; it ends at the next step, or has ended already.
- * ANSWER_OK, ANSWER_UNKNOWN. */
-enum answer requests_cancel(struct requests *b, const char *id, struct err *e);
+/* Asks for the end of a request.  ANSWER_OK: it has ended, and the journal knows it.  ANSWER_WAIT:
+ * it will; ask again when woken.  w NULL: does not wait, answers JOURNAL_FULL where the end is not
+ * recorded yet.  ANSWER_UNKNOWN. */
+enum answer requests_cancel(struct requests *b, const char *id, struct requests_waiter *w,
+                            struct err *e);
 
 /* The requests that are kept, newest first, at most `max`, those of one client with `client`
  * not NULL, only live ones with `live`.  Returns their number; *out is the caller's (free).

@@ -138,7 +138,9 @@ void scheduler_remove(struct scheduler *s, int64_t number)
 {
     struct entry *x = find(s, number);
 
-    if (x)
+    if (x && x->n_planned > 0)
+        x->leaving = 1; /* its pages may turn out to be bad */
+    else if (x)
         scheduler_forget(s, x);
 }
 
@@ -314,15 +316,13 @@ static enum err_code take_sample(struct scheduler *s, const struct link_sample *
 {
     struct entry *x = s->by_seq[l->seq];
 
-    if (!x) /* it was taken out while the step ran */
-        return ERR_OK;
-    if (x->n_planned == 0 || l->pos != x->n_computed + x->n_planned || l->pos != x->n_tokens)
+    if (!x || x->n_planned == 0 || l->pos != x->n_computed + x->n_planned || l->pos != x->n_tokens)
         return err_set(e, ERR_FORMAT,
                        "ranks: a token for position %lld of sequence %d, which was not asked for",
                        (long long)l->pos, l->seq);
     if (l->bad_layer)
         note_bad(s, l->seq, l->pos - 1, l->bad_layer);
-    return x->bad_pos >= 0 ? ERR_OK : push_token(s, x, l->token, e);
+    return x->bad_pos >= 0 || x->leaving ? ERR_OK : push_token(s, x, l->token, e);
 }
 
 enum err_code scheduler_result(struct scheduler *s, const struct link_result *r,
@@ -342,10 +342,10 @@ enum err_code scheduler_result(struct scheduler *s, const struct link_result *r,
         if (!x || x->n_planned == 0)
             continue;
         settle(s, x);
-        if (x->bad_pos < 0)
-            continue;
-        TRY(scheduler_push_end(s, x, REASON_NUMERIC_ERROR, e));
-        scheduler_forget(s, x);
+        if (x->bad_pos >= 0 && !x->leaving)
+            TRY(scheduler_push_end(s, x, REASON_NUMERIC_ERROR, e));
+        if (x->bad_pos >= 0 || x->leaving)
+            scheduler_forget(s, x);
     }
     out->tokens = s->tokens;
     out->n_tokens = s->n_tokens;

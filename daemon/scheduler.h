@@ -88,7 +88,8 @@ void scheduler_free(struct scheduler **s);
 /* Errors: ERR_NOMEM. */
 enum err_code scheduler_add(struct scheduler *s, const struct scheduler_request *r, struct err *e);
 
-/* Takes a request out; what it computed may be reused.  Unknown numbers are ignored. */
+/* Takes a request out, with the result of the step if it is in one that runs; what it computed may
+ * be reused.  Unknown numbers are ignored. */
 void scheduler_remove(struct scheduler *s, int64_t number);
 
 /* Ends what is late and builds the next step.  id: of the step.  Errors: ERR_NOMEM. */

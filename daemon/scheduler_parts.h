@@ -33,6 +33,7 @@ struct entry {
     int bad_layer;
     int counted; /* its prompt is in the counts */
     int begun;   /* the caller believes that it runs */
+    int leaving; /* taken out while its step runs: goes with the result */
 };
 
 struct scheduler {

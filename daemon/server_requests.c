@@ -120,9 +120,11 @@ int method_cancel(struct server_call *c, struct requests_waiter *w, Latentd__Env
     const Latentd__CancelRequest *q = c->question->cancel;
     Latentd__CancelReply r = LATENTD__CANCEL_REPLY__INIT;
     struct err e = { 0 };
-    enum answer from = requests_cancel(c->service->book, q->id ? q->id : "", &e);
+    enum answer from = requests_cancel(c->service->book, q->id ? q->id : "", w, &e);
 
-    (void)w;
+    c->wait_ms = PROTO_WAIT_MAX_MS;
+    if (from == ANSWER_WAIT)
+        return 0;
     if (from != ANSWER_OK)
         return answer_no(c, from, &e);
     a->body_case = LATENTD__ENVELOPE__BODY_CANCEL_REPLY;

@@ -115,7 +115,7 @@ struct world {
     struct scheduler *s;
     struct ranks ranks;
     struct wish wishes[MAX_REQUESTS];
-    int n, live, strict, n_seq, n_pages, max_batch;
+    int n, live, strict, moody, n_seq, n_pages, max_batch;
     int64_t steps, now;
 };
 
@@ -184,6 +184,18 @@ static void note_running(struct world *w, const struct scheduler_output *out)
     assert_int_equal(c.running, running);
 }
 
+/* A client may give up. */
+static void give_up(struct world *w)
+{
+    if (!w->moody || rand() % 40 || !w->n)
+        return;
+    int k = rand() % w->n;
+    if (!w->wishes[k].ended) {
+        scheduler_remove(w->s, k);
+        note_end(w, k, REASON_CANCELLED);
+    }
+}
+
 /* One step; returns 0 when there was nothing to do. */
 static int turn(struct world *w)
 {
@@ -200,6 +212,7 @@ static int turn(struct world *w)
         return 0;
     assert_true(out.step->batch.n <= w->max_batch);
     run_step(&w->ranks, out.step, &result, w->strict);
+    give_up(w);
     if (scheduler_result(w->s, &result, &out, &e) != ERR_OK)
         fail_msg("%s", e.msg);
     for (int i = 0; i < out.n_tokens; i++) {
@@ -267,6 +280,7 @@ static void every_text_is_that_of_the_request_alone(void **state)
         srand((unsigned)round);
         struct world *w =
             new_world(round & 1, 1 + rand() % MAX_SEQ, 6 + rand() % 40, 1 + rand() % 96);
+        w->moody = 1;
         int total = 30 + rand() % 60;
         while (w->n < total || w->live > 0) {
             if (w->n < total && rand() % 3 == 0) {
@@ -278,13 +292,7 @@ static void every_text_is_that_of_the_request_alone(void **state)
                 add(w, rand() % 2 ? "a" : "b", rand() % 3 - 1, 0);
             }
             turn(w);
-            if (rand() % 40 == 0 && w->n) { /* a client gives up */
-                int k = rand() % w->n;
-                if (!w->wishes[k].ended) {
-                    scheduler_remove(w->s, k);
-                    note_end(w, k, REASON_CANCELLED);
-                }
-            }
+            give_up(w);
         }
         nothing_is_lost(w);
         free(w);

@@ -223,6 +223,7 @@ static void two_ranks_under_mpirun_say_the_same(void **state)
 static void ends_have_their_reasons(void **state)
 {
     struct request_bytes stop = { .data = "", .len = 0 };
+    struct requests_waiter w = { .wake = rig_no_wake };
     struct rig r;
     struct order o;
     struct reader x;
@@ -254,7 +255,10 @@ static void ends_have_their_reasons(void **state)
         turn(&r);
         assert_int_equal(reader_read(&r, &x, &e), ANSWER_OK);
     }
-    assert_int_equal(requests_cancel(r.core.book, "cancelled", &e), ANSWER_OK);
+    assert_int_equal(requests_cancel(r.core.book, "cancelled", &w, &e), ANSWER_WAIT);
+    while (requests_cancel(r.core.book, "cancelled", NULL, &e) != ANSWER_OK)
+        turn(&r);
+    requests_forget(r.core.book, &w);
     read_all(&r, &x, 1);
     assert_int_equal(x.view.reason, REASON_CANCELLED);
     assert_true(x.n < 900);
@@ -315,7 +319,7 @@ static void what_is_wrong_is_refused_by_name(void **state)
     o.prompt.ids[0] = 1 << 30;
     REFUSED(n_stops, 0, ANSWER_INVALID, "prompt");
 #undef REFUSED
-    assert_int_equal(requests_cancel(r.core.book, "nobody", &e), ANSWER_UNKNOWN);
+    assert_int_equal(requests_cancel(r.core.book, "nobody", NULL, &e), ANSWER_UNKNOWN);
     struct request_events ev;
     assert_int_equal(requests_next(r.core.book, "nobody", 0, NULL, &ev, &e), ANSWER_UNKNOWN);
     assert_int_equal(requests_next(r.core.book, "once", -1, NULL, &ev, &e), ANSWER_INVALID);

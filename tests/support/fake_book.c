@@ -348,8 +348,10 @@ void request_events_free(struct request_events *r)
     *r = (struct request_events){ 0 };
 }
 
-enum answer requests_cancel(struct requests *b, const char *id, struct err *e)
+enum answer requests_cancel(struct requests *b, const char *id, struct requests_waiter *w,
+                            struct err *e)
 {
+    (void)w;
     pthread_mutex_lock(&b->lock);
     struct fake_request *r = find(b, id);
     if (r && !has_ended(b, r))
