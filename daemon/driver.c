@@ -24,6 +24,7 @@ enum {
     IDLE_MS = 1000,   /* without ranks: how often deadlines are looked at */
     HANG_MS = 120000, /* a step that takes longer than this, and than HANG_STEPS median ones */
     HANG_STEPS = 20,
+    STALL_S = 10,  /* a frame stands still for so long: nobody is there */
     QUIT_MS = 400, /* ranks that are not in a step leave within this */
 };
 
@@ -452,8 +453,13 @@ static enum err_code open_scheduler(struct driver *d, struct err *e)
 
 static enum err_code serve(struct driver *d, struct err *e)
 {
+    /* Ranks that are between two steps read at once. */
+    const struct timeval stall = { .tv_sec = STALL_S };
     int64_t probed_ms = 0, next_ms;
     int idle;
+
+    (void)setsockopt(d->fd, SOL_SOCKET, SO_SNDTIMEO, &stall, sizeof stall);
+    (void)setsockopt(d->fd, SOL_SOCKET, SO_RCVTIMEO, &stall, sizeof stall);
 
     TRY(await_ready(d, e));
     TRY(open_scheduler(d, e));
