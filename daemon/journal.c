@@ -36,8 +36,8 @@ struct journal {
     struct journal_options opt;
     char path[PATH_SIZE];
     int lock_fd;
-    struct journal_db writer, reader;
-    pthread_mutex_t reader_lock;
+    struct journal_db writer, finder, lister; /* a list may take long, and nobody waits for it */
+    pthread_mutex_t finder_lock, lister_lock;
     int64_t next_number;
 
     pthread_t thread, checkpoint_thread;
@@ -119,7 +119,8 @@ static enum err_code open_files(struct journal *j, struct err *e)
     }
     if (rc != ERR_OK)
         return err_set(e, rc, "%s: %s", j->path, why.msg);
-    return journal_db_open(&j->reader, j->path, 0, e);
+    TRY(journal_db_open(&j->finder, j->path, 0, e));
+    return journal_db_open(&j->lister, j->path, 0, e);
 }
 
 enum err_code journal_open(struct journal **out, const struct journal_options *o, struct err *e)
@@ -134,7 +135,8 @@ enum err_code journal_open(struct journal **out, const struct journal_options *o
     j->ok = 1;
     j->queue_end = &j->queue;
     pthread_mutex_init(&j->lock, NULL);
-    pthread_mutex_init(&j->reader_lock, NULL);
+    pthread_mutex_init(&j->finder_lock, NULL);
+    pthread_mutex_init(&j->lister_lock, NULL);
     pthread_condattr_t monotonic;
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
@@ -295,17 +297,26 @@ static void tidy(struct journal *j)
         log_warn("%s: what is old stays for now", e.msg);
 }
 
+/* Puts them back in front. */
+static void keep_metas(struct journal *j, struct meta *metas)
+{
+    struct meta **end = &metas;
+
+    pthread_mutex_lock(&j->lock);
+    while (*end)
+        end = &(*end)->next;
+    *end = j->metas;
+    j->metas = metas;
+    pthread_mutex_unlock(&j->lock);
+}
+
 static void write_metas(struct journal *j, struct meta *metas)
 {
     while (metas) {
         struct meta *next = metas->next;
-        sqlite3_stmt *s = j->writer.statements[DB_SET_META];
-        sqlite3_bind_text(s, 1, metas->key, -1, SQLITE_STATIC);
-        sqlite3_bind_text(s, 2, metas->value, -1, SQLITE_STATIC);
-        if (sqlite3_step(s) != SQLITE_DONE)
-            log_warn("journal: %s is not noted: %s", metas->key, sqlite3_errmsg(j->writer.sql));
-        sqlite3_reset(s);
-        sqlite3_clear_bindings(s);
+        struct err e = { 0 };
+        if (journal_db_set_meta(&j->writer, metas->key, metas->value, &e))
+            log_warn("%s: %s is not noted", e.msg, metas->key);
         free(metas);
         metas = next;
     }
@@ -427,13 +438,15 @@ static int write_all(struct journal *j, struct journal_entry *list)
     return 0;
 }
 
-/* After a failure without anything to write: see whether it would work again. */
+/* After a failure without anything to write: see whether it would work again.  Something must be
+ * written: a transaction without a change never meets the full disk. */
 static void probe(struct journal *j)
 {
     struct err e = { 0 };
+    char now[24];
 
-    if (journal_db_write(&j->writer, NULL, NULL, 1, &e) ||
-        journal_db_forget_steps(&j->writer, 0, &e))
+    (void)snprintf(now, sizeof now, "%" PRId64, clock_unix_ms());
+    if (journal_db_set_meta(&j->writer, "tried_ms", now, &e))
         note_state(j, 0, e.msg);
     else
         note_state(j, 1, "");
@@ -457,16 +470,19 @@ static void *run_writer(void *arg)
         j->metas = NULL;
         stopping = j->stopping;
         pthread_mutex_unlock(&j->lock);
-        write_metas(j, metas);
         if (list)
             failed = write_all(j, list);
         else if (!j->ok)
             probe(j);
+        if (failed) /* they may say what has happened to the list */
+            keep_metas(j, metas);
+        else
+            write_metas(j, metas);
         if (stopping && failed)
             break;
-        if (clock_unix_ms() - j->tidied_ms > TIDY_MS && !failed) {
+        if ((!j->tidied_ms || clock_monotonic_ms() - j->tidied_ms > TIDY_MS) && !failed) {
             tidy(j);
-            j->tidied_ms = clock_unix_ms();
+            j->tidied_ms = clock_monotonic_ms();
         }
         pthread_mutex_lock(&j->lock);
         stopping = j->stopping && !j->queue;
@@ -535,10 +551,22 @@ void journal_set_meta(struct journal *j, const char *key, const char *value)
     (void)snprintf(m->key, sizeof m->key, "%s", key);
     (void)snprintf(m->value, sizeof m->value, "%s", value);
     pthread_mutex_lock(&j->lock);
-    m->next = j->metas;
-    j->metas = m;
+    struct meta **end = &j->metas;
+    while (*end)
+        end = &(*end)->next;
+    *end = m;
     pthread_cond_signal(&j->work);
     pthread_mutex_unlock(&j->lock);
+}
+
+enum err_code journal_forget_ended(struct journal *j, struct err *e)
+{
+    if (journal_db_forget_older(&j->writer, INT64_MAX, e))
+        return ERR_IO;
+    int n = sqlite3_changes(j->writer.sql);
+    if (n)
+        log_warn("journal: it is of another model; %d requests that have ended are forgotten", n);
+    return ERR_OK;
 }
 
 enum err_code journal_start(struct journal *j, journal_settled_fn *fn, void *arg, struct err *e)
@@ -573,7 +601,13 @@ void journal_close(struct journal **jp)
         journal_entry_free(j->queue);
         j->queue = next;
     }
-    journal_db_close(&j->reader);
+    while (j->metas) {
+        struct meta *next = j->metas->next;
+        free(j->metas);
+        j->metas = next;
+    }
+    journal_db_close(&j->finder);
+    journal_db_close(&j->lister);
     journal_db_close(&j->writer);
     if (j->lock_fd >= 0)
         close(j->lock_fd);
@@ -581,7 +615,8 @@ void journal_close(struct journal **jp)
     pthread_cond_destroy(&j->room);
     pthread_cond_destroy(&j->checkpoint);
     pthread_mutex_destroy(&j->lock);
-    pthread_mutex_destroy(&j->reader_lock);
+    pthread_mutex_destroy(&j->finder_lock);
+    pthread_mutex_destroy(&j->lister_lock);
     free(j->spans);
     free(j);
     *jp = NULL;
@@ -635,22 +670,22 @@ void journal_hurry(struct journal *j)
 
 int journal_find(struct journal *j, const char *id, journal_row_fn *fn, void *arg)
 {
-    sqlite3_stmt *s = j->reader.statements[DB_FIND];
+    sqlite3_stmt *s = j->finder.statements[DB_FIND];
 
-    pthread_mutex_lock(&j->reader_lock);
+    pthread_mutex_lock(&j->finder_lock);
     sqlite3_bind_text(s, 1, id, -1, SQLITE_STATIC);
     int n = journal_db_rows(s, fn, arg);
-    pthread_mutex_unlock(&j->reader_lock);
+    pthread_mutex_unlock(&j->finder_lock);
     return n;
 }
 
 int journal_list(struct journal *j, int max, journal_row_fn *fn, void *arg)
 {
-    sqlite3_stmt *s = j->reader.statements[DB_NEWEST];
+    sqlite3_stmt *s = j->lister.statements[DB_NEWEST];
 
-    pthread_mutex_lock(&j->reader_lock);
+    pthread_mutex_lock(&j->lister_lock);
     sqlite3_bind_int(s, 1, max);
     int n = journal_db_rows(s, fn, arg);
-    pthread_mutex_unlock(&j->reader_lock);
+    pthread_mutex_unlock(&j->lister_lock);
     return n;
 }

@@ -115,6 +115,9 @@ void journal_close(struct journal **j);
 
 void journal_push(struct journal *j, struct journal_entry *x);
 
+/* Forgets what has ended.  Before journal_start.  Errors: ERR_IO. */
+enum err_code journal_forget_ended(struct journal *j, struct err *e);
+
 /* Whether the last write worked; why: if not, one line. */
 int journal_ok(struct journal *j, char *why, size_t size);
 

@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "rank/wire.h"
 
@@ -186,6 +187,22 @@ static enum err_code write_entry(struct journal_db *db, const struct journal_ent
     return ERR_OK;
 }
 
+/* A file that was removed or replaced takes writes without complaint, and nobody would find them
+ * again. */
+static enum err_code still_there(struct journal_db *db, struct err *e)
+{
+    const char *path = sqlite3_db_filename(db->sql, "main");
+    int moved = 0;
+
+    (void)sqlite3_file_control(db->sql, "main", SQLITE_FCNTL_HAS_MOVED, &moved);
+    if (!moved && access(sqlite3_filename_wal(path), F_OK) == 0)
+        return ERR_OK;
+    return err_set(e, ERR_IO,
+                   "journal: %s, or its -wal, was removed or replaced; put it back, or start the "
+                   "daemon again",
+                   path);
+}
+
 int journal_db_write(struct journal_db *db, const struct journal_entry *list,
                      const struct journal_entry *end, int sync_full, struct err *e)
 {
@@ -194,7 +211,9 @@ int journal_db_write(struct journal_db *db, const struct journal_entry *list,
     if (db->sync_full != sync_full &&
         exec(db, sync_full ? "PRAGMA synchronous=FULL" : "PRAGMA synchronous=NORMAL", e) == ERR_OK)
         db->sync_full = sync_full;
-    rc = run(db, DB_BEGIN, e);
+    rc = still_there(db, e);
+    if (rc == ERR_OK)
+        rc = run(db, DB_BEGIN, e);
     for (const struct journal_entry *x = list; x != end && rc == ERR_OK; x = x->next)
         rc = write_entry(db, x, e);
     if (rc == ERR_OK)
@@ -202,6 +221,15 @@ int journal_db_write(struct journal_db *db, const struct journal_entry *list,
     if (rc != ERR_OK && !sqlite3_get_autocommit(db->sql))
         (void)run(db, DB_ROLLBACK, NULL);
     return rc == ERR_OK ? 0 : -1;
+}
+
+int journal_db_set_meta(struct journal_db *db, const char *key, const char *value, struct err *e)
+{
+    sqlite3_stmt *s = db->statements[DB_SET_META];
+
+    sqlite3_bind_text(s, 1, key, -1, SQLITE_STATIC);
+    sqlite3_bind_text(s, 2, value, -1, SQLITE_STATIC);
+    return still_there(db, e) == ERR_OK && run(db, DB_SET_META, e) == ERR_OK ? 0 : -1;
 }
 
 static int forget(struct journal_db *db, enum db_statement which, int64_t v, struct err *e)

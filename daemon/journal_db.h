@@ -31,6 +31,9 @@ void journal_db_close(struct journal_db *db);
 int journal_db_write(struct journal_db *db, const struct journal_entry *list,
                      const struct journal_entry *end, int sync_full, struct err *e);
 
+/* Notes a value under a key, in a transaction of its own. */
+int journal_db_set_meta(struct journal_db *db, const char *key, const char *value, struct err *e);
+
 /* Forgets steps before seq; ended requests older than ended_ms; one batch of the oldest ones. */
 int journal_db_forget_steps(struct journal_db *db, int64_t seq, struct err *e);
 int journal_db_forget_older(struct journal_db *db, int64_t ended_ms, struct err *e);

@@ -298,6 +298,28 @@ static void what_ended_goes_when_it_is_too_much(void **state)
     journal_close(&j);
 }
 
+/* A file without a name takes writes that nobody finds again. */
+static void a_file_that_is_gone_takes_nothing(void **state)
+{
+    struct seen s = { .lock = PTHREAD_MUTEX_INITIALIZER };
+    struct journal *j = open_journal("gone", DAY_MS, 1 << 30);
+    (void)state;
+
+    assert_int_equal(journal_start(j, settled, &s, NULL), ERR_OK);
+    push_request(j, 1, "one", "x");
+    await(&s, &s.requests, 1);
+    assert_int_equal(rename("gone", "away"), 0);
+    push_request(j, 2, "two", "y");
+    await(&s, &s.refused, 1);
+    assert_int_equal(journal_ok(j, NULL, 0), 0);
+    assert_int_equal(rename("away", "gone"), 0);
+    for (int i = 0; i < 5000 && !journal_ok(j, NULL, 0); i++)
+        usleep(1000);
+    push_request(j, 3, "three", "z");
+    await(&s, &s.requests, 2);
+    journal_close(&j);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -306,6 +328,7 @@ int main(void)
         cmocka_unit_test(a_second_process_is_refused),
         cmocka_unit_test(a_damaged_file_is_set_aside),
         cmocka_unit_test(what_ended_goes_when_it_is_too_much),
+        cmocka_unit_test(a_file_that_is_gone_takes_nothing),
     };
 
     log_set_quiet(1);
