@@ -235,13 +235,6 @@ static void step_settled(struct requests *b, const struct journal_entry *x)
         end_settled(b, &x->ends[i], x->ms);
 }
 
-/* The oldest ended ones leave memory when nobody waits on them; the journal still has them. */
-static void forget_cold(struct requests *b)
-{
-    while (b->ended.n > WARM_REQUESTS)
-        book_drop(b, b->ended.head.next, 0);
-}
-
 void book_settled(void *book, struct journal_entry *list)
 {
     struct requests *b = book;
@@ -255,7 +248,7 @@ void book_settled(void *book, struct journal_entry *list)
         else
             step_settled(b, x);
     }
-    forget_cold(b);
+    book_forget_cold(b);
     if (!list)
         news(b);
     pthread_mutex_unlock(&b->lock);
@@ -286,6 +279,7 @@ static int take_up_row(void *arg, const struct journal_row *row)
     if (rc != ERR_OK)
         return 1;
     r->number = row->number;
+    r->foreign = t->why != NULL;
     for (int64_t i = 0; i < row->n_tokens && rc == ERR_OK; i++)
         rc = request_push(r, b, row->tokens[i], &stopped, t->e);
     r->view.state = REQUEST_WAITING;
@@ -306,12 +300,13 @@ static enum err_code take_up(struct requests *b, struct journal_entry *ends, str
     char hash[80];
 
     journal_get_meta(b->opt.journal, "model_hash", hash, sizeof hash);
-    if (*hash && strcmp(hash, b->opt.model_hash) != 0)
-        t.why = "the daemon was started with another model";
+    if (*hash && strcmp(hash, b->opt.model_hash) != 0) {
+        t.why = book_other_model;
+        TRY(journal_forget_ended(b->opt.journal, e));
+    }
     journal_get_meta(b->opt.journal, "maker", b->maker, sizeof b->maker);
     TRY(journal_read_live(b->opt.journal, take_up_row, &t, e));
     b->next_number = journal_next_number(b->opt.journal);
-    TRY(journal_start(b->opt.journal, book_settled, b, e));
     journal_set_meta(b->opt.journal, "model_hash", b->opt.model_hash);
     return ERR_OK;
 }
@@ -344,8 +339,11 @@ enum err_code requests_create(struct requests **out, const struct requests_optio
         journal_push(o->journal, ends);
     else
         journal_entry_free(ends);
+    rc = journal_start(o->journal, book_settled, b, e);
+    if (rc != ERR_OK)
+        requests_free(&b);
     *out = b;
-    return ERR_OK;
+    return rc;
 }
 
 void requests_free(struct requests **b)

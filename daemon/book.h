@@ -34,6 +34,7 @@ struct request {
     int64_t n_cached, first_token_ms;
     double last_token_s;      /* the driver's: when it came */
     int cancel_wanted, taken; /* taken: the driver knows it */
+    int foreign;              /* of another model: what its tokens say cannot be read here */
     struct requests_waiter *waiters;
 };
 

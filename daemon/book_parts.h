@@ -49,6 +49,13 @@ struct request *book_find_id(struct requests *b, const char *id);
 int book_keep(struct requests *b, struct request *r, int live);
 void book_drop(struct requests *b, struct request *r, int live);
 
+/* The oldest ended ones leave memory where nobody waits on them; the journal still has them.  Never
+ * the last one that was kept. */
+void book_forget_cold(struct requests *b);
+
+/* Why requests of another model end; such a request is known by it later on. */
+extern const char book_other_model[];
+
 void list_add(struct request_list *l, struct request *r);
 void list_remove(struct request_list *l, struct request *r);
 

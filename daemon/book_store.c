@@ -58,6 +58,16 @@ void book_drop(struct requests *b, struct request *r, int live)
     request_free(r);
 }
 
+void book_forget_cold(struct requests *b)
+{
+    for (struct request *r = b->ended.head.next, *after;
+         r != &b->ended.head && b->ended.n > WARM_REQUESTS; r = after) {
+        after = r->next;
+        if (!r->waiters)
+            book_drop(b, r, 0);
+    }
+}
+
 static struct request *lookup(void *const *root, const struct request *key,
                               int (*compare)(const void *, const void *))
 {
@@ -168,7 +178,8 @@ enum err_code request_push(struct request *r, const struct requests *b, int32_t 
 
     if (grow_tokens(r))
         return err_set(e, ERR_NOMEM, "no memory for %lld tokens", (long long)r->n_tokens);
-    tokenizer_decode(b->opt.tokenizer, token, 0, &piece);
+    if (!r->foreign)
+        tokenizer_decode(b->opt.tokenizer, token, 0, &piece);
     *stopped = text_filter_push(r->filter, piece.data, piece.len, &r->text);
     if (piece.failed || r->text.failed || r->text.len > UINT32_MAX) {
         str_free(&piece);
@@ -187,6 +198,8 @@ void request_finish_text(struct request *r)
 
 /* ---- From the journal ----------------------------------------------------- */
 
+const char book_other_model[] = "the daemon was started with another model";
+
 struct wanted {
     struct requests *b;
     struct request *found;
@@ -203,6 +216,7 @@ static int take_row(void *arg, const struct journal_row *row)
         request_create(&r, w->b, row->id, row->spec, row->n_spec, NULL) != ERR_OK || !r)
         return 1;
     r->number = row->number;
+    r->foreign = strcmp(row->message, book_other_model) == 0;
     for (int64_t i = 0; i < row->n_tokens; i++)
         if (request_push(r, w->b, row->tokens[i], &stopped, NULL) != ERR_OK) {
             request_free(r);
@@ -236,5 +250,6 @@ struct request *book_find_id(struct requests *b, const char *id)
         request_free(w.found);
         return NULL;
     }
+    book_forget_cold(b);
     return w.found;
 }

@@ -204,7 +204,12 @@ static enum err_code take_ends(struct driver *d, const struct scheduler_output *
         char where[128] = "";
         if (!r)
             continue;
-        if (end->reason == REASON_NUMERIC_ERROR && end->bad_layer > d->opt.hp->n_layers)
+        if (end->reason == REASON_FAILED)
+            (void)snprintf(where, sizeof where,
+                           "its prompt has %" PRId64 " tokens, and the context holds %" PRId64
+                           " since the restart",
+                           r->spec.n_prompt, d->ready.limits.n_context);
+        else if (end->reason == REASON_NUMERIC_ERROR && end->bad_layer > d->opt.hp->n_layers)
             (void)snprintf(where, sizeof where, "the output at position %" PRId64, end->bad_pos);
         else if (end->reason == REASON_NUMERIC_ERROR)
             (void)snprintf(where, sizeof where,

@@ -322,6 +322,7 @@ static enum err_code end_late(struct scheduler *s, int64_t now_ms, struct err *e
     for (int i = s->n - 1; i >= 0; i--) {
         struct entry *x = s->v[i];
         enum reason reason = x->deadline_ms && now_ms >= x->deadline_ms ? REASON_DEADLINE
+                             : x->n_prompt > s->opt.limits.n_context    ? REASON_FAILED
                              : x->n_tokens >= x->n_max                  ? REASON_LENGTH
                                                                         : REASON_NONE;
         if (reason == REASON_NONE)

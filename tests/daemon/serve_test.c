@@ -282,6 +282,44 @@ static void ends_have_their_reasons(void **state)
     rig_close(&r);
 }
 
+/* Tokens of one model are no text of another. */
+static void another_model_ends_what_lives(void **state)
+{
+    struct rig r;
+    struct order o;
+    struct reader x;
+    struct err e = { 0 };
+    (void)state;
+
+    open_rig(&r, "model");
+    make_order(&o, &r, "over", 0);
+    submit(&r, &o, &x);
+    read_all(&r, &x, 1);
+    str_free(&x.text);
+    o.spec.id = "lives";
+    o.spec.max_tokens = 900;
+    submit(&r, &o, &x);
+    while (x.n < 5) {
+        turn(&r);
+        assert_int_equal(reader_read(&r, &x, &e), ANSWER_OK);
+    }
+    token_list_free(&o.prompt);
+    rig_close(&r);
+
+    if (rig_open(&r, rank_program, TEST_DATA "/models/tiny-v2-f16.gguf", "model", words, &e))
+        fail_msg("%s", e.msg);
+    str_clear(&x.text);
+    read_all(&r, &x, 1);
+    assert_int_equal(x.view.reason, REASON_FAILED);
+    assert_non_null(strstr(x.view.message, "another model"));
+    assert_int_equal(x.cursor, x.n + 1);
+    assert_int_equal(x.text.len, 0);
+    str_free(&x.text);
+    (void)snprintf(x.id, sizeof x.id, "over");
+    assert_int_equal(reader_read(&r, &x, &e), ANSWER_UNKNOWN);
+    rig_close(&r);
+}
+
 static void what_is_wrong_is_refused_by_name(void **state)
 {
     struct request_bytes nul = { .data = "a\0b", .len = 3 };
@@ -340,6 +378,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_new_daemon_takes_up_where_the_old_one_was),
         cmocka_unit_test(two_ranks_under_mpirun_say_the_same),
         cmocka_unit_test(ends_have_their_reasons),
+        cmocka_unit_test(another_model_ends_what_lives),
         cmocka_unit_test(what_is_wrong_is_refused_by_name),
     };
 
