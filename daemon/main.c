@@ -86,7 +86,9 @@ static enum err_code take_signals(struct daemon *d, struct err *e)
     sigemptyset(&set);
     sigaddset(&set, SIGTERM);
     sigaddset(&set, SIGINT);
-    sigaddset(&set, SIGHUP);
+    sigaddset(&set, SIGHUP); /* this and the next two: nothing happens */
+    sigaddset(&set, SIGUSR1);
+    sigaddset(&set, SIGUSR2);
     sigaddset(&set, SIGCHLD);
     if (sigprocmask(SIG_BLOCK, &set, NULL))
         return err_sys(e, "signals");

@@ -18,7 +18,7 @@
 #include "base/log.h"
 #include "daemon/server_parts.h"
 
-enum { EVENTS = 128, SWEEP_S = 1 };
+enum { EVENTS = 128, SWEEP_S = 1, MAX_FILES = 16384 };
 
 void server_complain(struct server *s, const char *what)
 {
@@ -155,10 +155,14 @@ static enum err_code open_loop(struct server *s, struct err *e)
     struct epoll_event ev = { .events = EPOLLIN, .data.ptr = &s->wake_source };
     struct rlimit files;
 
-    s->max_conns = 1 << 20;
-    if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < 1 << 20)
-        s->max_conns = files.rlim_cur > 2 * SPARE_FILES ? (int)files.rlim_cur - SPARE_FILES
-                                                        : (int)files.rlim_cur / 2;
+    if (getrlimit(RLIMIT_NOFILE, &files))
+        return err_sys(e, "server");
+    if (files.rlim_cur < MAX_FILES) { /* nothing here uses select, for which shells set 1024 */
+        files.rlim_cur = files.rlim_max < MAX_FILES ? files.rlim_max : MAX_FILES;
+        (void)setrlimit(RLIMIT_NOFILE, &files);
+    }
+    int n = files.rlim_cur < 1 << 20 ? (int)files.rlim_cur : 1 << 20;
+    s->max_conns = n > 2 * SPARE_FILES ? n - SPARE_FILES : n / 2;
     s->accepting = 1;
     s->wake_source = SOURCE_WAKE;
     s->epoll = epoll_create1(EPOLL_CLOEXEC);

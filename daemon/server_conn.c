@@ -67,6 +67,7 @@ static void flush(struct conn *c, double now_s)
         c->moved_s = now_s;
         o->done += (size_t)n;
         c->out_bytes -= (size_t)n;
+        c->server->out_bytes -= (size_t)n;
         if (o->done < o->n)
             break;
         c->out_first = o->next;
@@ -99,8 +100,13 @@ void conn_send(struct conn *c, const struct call *call)
     *c->out_last = o;
     c->out_last = &o->next;
     c->out_bytes += n;
+    c->server->out_bytes += n;
     if (c->out_first == o)
         flush(c, c->moved_s);
+    if (c->out_first && c->server->out_bytes > OUT_ALL_BYTES && !c->closed) {
+        server_complain(c->server, "too many answers are not taken; a connection is closed");
+        conn_close(c);
+    }
 }
 
 /* ---- Reading ------------------------------------------------------------ */
@@ -263,6 +269,7 @@ void conn_free_closed(struct server *s)
             continue;
         }
         *at = c->next;
+        s->out_bytes -= c->out_bytes;
         while (c->out_first) {
             struct out *o = c->out_first;
             c->out_first = o->next;

@@ -24,7 +24,8 @@ enum {
     SHORT_BYTES = 1024,          /* of a question that the loop answers itself */
     LONG_BYTES = 64 << 20,       /* of all questions that wait for a long thread */
     OUT_PAUSE_BYTES = 256 << 10, /* answers not taken yet: no question is read meanwhile */
-    IN_ALONE_BYTES = 64 << 10,   /* of a half-read question: free of the bound on all together */
+    OUT_ALL_BYTES = 256 << 20,
+    IN_ALONE_BYTES = 64 << 10, /* of a half-read question: free of the bound on all together */
     IN_ALL_BYTES = 256 << 20,
     READ_BYTES = 64 << 10,
     SPARE_FILES = 256, /* descriptors that connections leave to the rest of the daemon */
@@ -96,7 +97,7 @@ struct server {
     struct conn *conns, *closed, *resume;
     struct call *parked;
     int n_conns, n_tcp_conns, max_conns, accepting;
-    size_t in_bytes;
+    size_t in_bytes, out_bytes; /* of all connections */
     uint8_t buffer[READ_BYTES]; /* what is being read */
     double next_s;              /* when the next parked call has waited long enough; 0: none */
     double swept_s, complained_s;
