@@ -5,7 +5,10 @@
 
 #include "daemon/book.h"
 
-enum { WARM_REQUESTS = 256 }; /* ended ones that stay in memory */
+enum {
+    WARM_REQUESTS = 256, /* ended ones that stay in memory */
+    QUEUE_SHARE = 3,     /* times as many as places are free may wait of one client */
+};
 
 /* A ring through its head. */
 struct request_list {

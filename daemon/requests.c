@@ -98,7 +98,7 @@ static enum answer refuse(struct requests *b, enum answer a)
 /* Whether there is room for another one; says what is missing. */
 static enum answer check_room(struct requests *b, const struct request_spec *spec, struct err *e)
 {
-    int waiting = 0;
+    int waiting = 0, own = 0;
 
     if (b->draining) {
         err_set(e, ERR_FULL, "the daemon is draining: it takes nothing new");
@@ -118,12 +118,16 @@ static enum answer check_room(struct requests *b, const struct request_spec *spe
         return ANSWER_TOO_LONG;
     }
     for (const struct request *r = b->live.head.next; r != &b->live.head; r = r->next)
-        waiting += r->view.state != REQUEST_RUNNING;
-    if (waiting >= b->opt.max_waiting) {
-        err_set(e, ERR_FULL, "%d requests wait already; try again later", waiting);
-        return ANSWER_QUEUE_FULL;
-    }
-    return ANSWER_OK;
+        if (r->view.state != REQUEST_RUNNING) {
+            waiting++;
+            own += strcmp(r->view.client, spec->client) == 0;
+        }
+    /* However many clients send all they can, a place is left for one that comes. */
+    if (waiting < b->opt.max_waiting && own < QUEUE_SHARE * (b->opt.max_waiting - waiting))
+        return ANSWER_OK;
+    err_set(e, ERR_FULL, "%d requests wait already, %d of them of this client; try again later",
+            waiting, own);
+    return ANSWER_QUEUE_FULL;
 }
 
 /* Puts a new request into the book and on its way to the journal. */
