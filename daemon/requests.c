@@ -277,7 +277,7 @@ static enum answer next(struct requests *b, const char *id, int64_t cursor,
     int64_t events = r->view.n_produced + ended;
     if (cursor < events)
         return copy_events(b, r, cursor, out, e);
-    if (w && !(ended && cursor == events)) {
+    if (w && !ended) {
         wait_on(&r->waiters, w);
         return ANSWER_WAIT;
     }

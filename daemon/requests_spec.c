@@ -63,9 +63,9 @@ static enum err_code check_stops(const struct request_spec *s, struct err *e)
 
 static enum err_code check_sampling(const struct request_spec *s, int n_vocab, struct err *e)
 {
-    TRY(check_range("logit_bias", s->sampling.n_bias, 0, REQUEST_BIAS_MAX, e));
+    TRY(check_range("sampling.bias", s->sampling.n_bias, 0, REQUEST_BIAS_MAX, e));
     for (int i = 0; i < s->sampling.n_bias; i++)
-        TRY(check_ids("logit_bias", &s->sampling.bias[i].id, 1, n_vocab, e));
+        TRY(check_ids("sampling.bias", &s->sampling.bias[i].id, 1, n_vocab, e));
     return sampling_check(&s->sampling, e);
 }
 

@@ -63,8 +63,8 @@ static const char *field_of(const char *message, char *name, size_t size)
         return NULL;
     memcpy(name, message, n);
     name[n] = '\0';
-    return protobuf_c_message_descriptor_get_field_by_name(&latentd__submit_request__descriptor,
-                                                           name)
+    return strncmp(name, "sampling.", 9) == 0 || protobuf_c_message_descriptor_get_field_by_name(
+                                                     &latentd__submit_request__descriptor, name)
                ? name
                : NULL;
 }

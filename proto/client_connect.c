@@ -49,9 +49,21 @@ enum latent_code client_fail(struct latent_error *e, enum latent_code code, cons
 const char *latent_code_name(enum latent_code code)
 {
     static const char *const theirs[] = {
-        "ok",         "bad_message",  "bad_version",     "unknown_method",  "unauthorized",
-        "invalid",    "too_large",    "prompt_too_long", "unknown_request", "id_conflict",
-        "queue_full", "journal_full", "starting",        "draining",        "unsupported",
+        "ok",
+        "bad_message",
+        "bad_version",
+        "unknown_method",
+        "unauthorized",
+        "invalid_parameter",
+        "too_large",
+        "prompt_too_long",
+        "unknown_request",
+        "id_conflict",
+        "queue_full",
+        "journal_full",
+        "starting",
+        "draining",
+        "unsupported",
         "internal",
     };
     static const char *const ours[] = { "usage",    "unreachable", "timeout",

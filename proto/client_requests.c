@@ -156,6 +156,11 @@ static enum latent_code check_request(const struct latent_request *r, struct lat
         return client_fail(e, LATENT_USAGE, "id: missing; latent_new_id makes one");
     if (forms != 1)
         return client_fail(e, LATENT_USAGE, "prompt: give one of text, tokens and messages");
+    if (r->max_tokens < -1 || r->top_k < -1 || r->repeat_last_n < -2)
+        return client_fail(
+            e, LATENT_USAGE,
+            "max_tokens, top_k or repeat_last_n: negative, and not one of the values "
+            "with a meaning");
     if (r->max_tokens > UINT32_MAX || r->top_k > UINT32_MAX || r->repeat_last_n > INT32_MAX)
         return client_fail(e, LATENT_USAGE,
                            "max_tokens, top_k or repeat_last_n: too large to be sent");
@@ -235,10 +240,13 @@ static void read_chunk(struct latent_chunk *out, const Latentd__NextReply *r)
     out->ended_ms = r->end->ended_ms;
 }
 
-/* The cursor may only move by what is in the answer: anything else would lose or repeat text. */
+/* The cursor may only move by what is in the answer: anything else would lose or repeat text.  The
+ * end comes again to those who have read it already. */
 static enum latent_code check_chunk(const struct latent *c, const struct latent_stream *s,
                                     const Latentd__NextReply *r, struct latent_error *e)
 {
+    if (r->end && r->cursor == s->cursor && !r->n_tokens)
+        return LATENT_OK;
     if (r->cursor < s->cursor || r->cursor - s->cursor != r->n_tokens + (r->end != NULL))
         return client_fail(e, LATENT_PROTOCOL, "%s: events %llu to %llu, but %zu came", c->endpoint,
                            (unsigned long long)s->cursor, (unsigned long long)r->cursor,

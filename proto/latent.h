@@ -207,7 +207,7 @@ struct latent_chunk {
 };
 
 /* Reads what comes after the cursor, waiting for it up to wait_ms, and moves the cursor.  Nothing
- * new: LATENT_OK with an empty chunk. */
+ * new: LATENT_OK with an empty chunk.  At the end or beyond it: the end once more. */
 enum latent_code latent_next(struct latent *c, struct latent_stream *s, struct latent_chunk *out,
                              struct latent_error *e);
 

@@ -147,6 +147,9 @@ static void a_stream_is_followed(void **state)
     assert_true(h.ended);
     assert_int_equal(h.reason, LATENT_REASON_LENGTH);
     assert_string_equal(latent_reason_name(h.reason), "length");
+    struct latent_chunk again;
+    assert_int_equal(latent_next(c, &s, &again, &e), LATENT_OK);
+    assert_true(again.ended && again.n_tokens == 0 && s.cursor == 7);
     check_text(&h, 6);
     latent_close(&c);
 }

@@ -328,11 +328,11 @@ enum answer requests_next(struct requests *b, const char *id, int64_t cursor,
     struct fake_request *r = find(b, id);
     if (!r) {
         answer = unknown(id, e);
-    } else if (w && cursor >= visible(b, r) + has_ended(b, r)) {
+    } else if (w && cursor >= visible(b, r) && !has_ended(b, r)) {
         answer = ANSWER_WAIT;
         add_waiter(b, w);
     } else if (cursor > visible(b, r)) {
-        *out = (struct request_events){ .cursor = cursor };
+        *out = (struct request_events){ .cursor = cursor, .ended = has_ended(b, r) };
         fill_view(b, r, &out->view);
     } else {
         fill_events(b, r, cursor, out);
