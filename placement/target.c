@@ -13,13 +13,17 @@
 static const struct device_word {
     const char *word;
     enum target_kind kind;
-    int many; /* takes <k>, '*' and [a-b] */
+    int many;         /* takes <k>, '*' and [a-b] */
+    const char *form; /* what may follow          */
 } words[] = {
-    {"CPU",   TARGET_CPU,  0},
-    { "RANK", TARGET_RANK, 0},
-    { "CUDA", TARGET_CUDA, 1},
-    { "GPU",  TARGET_CUDA, 1},
-    { "SIM",  TARGET_SIM,  1},
+    {"CPU",   TARGET_CPU,  0,
+     "CPU is every rank already; CPU0 are the ranks of host 0, and one rank is RANK0"            },
+    { "RANK", TARGET_RANK, 0,
+     "RANK is followed by one number, as in RANK0; join several with '+': RANK0+RANK1"           },
+    { "CUDA", TARGET_CUDA, 1,
+     "CUDA is followed by a number, '*' or a range: CUDA0, CUDA*, CUDA[0-3]"                     },
+    { "GPU",  TARGET_CUDA, 1, "GPU is followed by a number, '*' or a range: GPU0, GPU*, GPU[0-3]"},
+    { "SIM",  TARGET_SIM,  1, "SIM is followed by a number, '*' or a range: SIM0, SIM*, SIM[0-3]"},
 };
 enum { N_WORDS = sizeof words / sizeof *words };
 
@@ -31,9 +35,16 @@ static const struct foreign_target {
 #undef X
 };
 
+/* wrong: where a device was known, what is wrong behind it; otherwise NULL. */
 struct cursor {
-    const char *at, *end;
+    const char *at, *end, *wrong;
 };
+
+static int fail(struct cursor *c, const char *why)
+{
+    c->wrong = why;
+    return 0;
+}
 
 static int take_char(struct cursor *c, char wanted)
 {
@@ -71,10 +82,12 @@ static int take_range(struct cursor *c, struct target_part *p)
         p->last = INT_MAX;
         return 1;
     }
-    if (take_char(c, '['))
-        return take_number(c, TARGET_MAX_INDEX, &p->first) && take_char(c, '-') &&
-               take_number(c, TARGET_MAX_INDEX, &p->last) && take_char(c, ']') &&
-               p->first <= p->last;
+    if (take_char(c, '[')) {
+        if (!take_number(c, TARGET_MAX_INDEX, &p->first) || !take_char(c, '-') ||
+            !take_number(c, TARGET_MAX_INDEX, &p->last) || !take_char(c, ']'))
+            return 0;
+        return p->first <= p->last || fail(c, "a range begins with its lower number");
+    }
     if (!take_number(c, TARGET_MAX_INDEX, &p->first))
         return 0;
     p->last = p->first;
@@ -89,6 +102,7 @@ static int take_device(struct cursor *c, struct target_part *p)
             continue;
         c->at += len;
         p->kind = words[i].kind;
+        c->wrong = words[i].form;
         if (words[i].many)
             return take_range(c, p);
         int numbered = c->at < c->end && isdigit((unsigned char)*c->at);
@@ -109,19 +123,27 @@ static int take_device(struct cursor *c, struct target_part *p)
 static int take_part(struct cursor *c, struct target_part *p)
 {
     *p = (struct target_part){ .count = TARGET_NO_COUNT };
+    c->wrong = NULL;
     skip_blanks(c);
+    if (c->at == c->end)
+        return fail(c, "a device is missing beside '+'");
     if (!take_device(c, p))
         return 0;
-    if (take_char(c, ':') && (!take_number(c, TARGET_MAX_INDEX, &p->count) || p->count == 0))
-        return 0;
+    if (take_char(c, ':')) {
+        c->wrong = "':' is followed by a number of experts of each layer, as in CPU:16";
+        if (!take_number(c, TARGET_MAX_INDEX, &p->count))
+            return 0;
+        if (p->count == 0)
+            return fail(c, "a count of 0 takes no expert; leave that part out");
+    }
     skip_blanks(c);
     return 1;
 }
 
-/* 1: read into *t; 0: not a target; -1: no memory. */
-static int read_parts(struct target *t, const char *text, size_t len)
+/* 1: read into *t; 0: not a target, *wrong tells what is if a device is named; -1: no memory. */
+static int read_parts(struct target *t, const char *text, size_t len, const char **wrong)
 {
-    struct cursor c = { text, text + len };
+    struct cursor c = { .at = text, .end = text + len };
     size_t n = 1;
 
     for (size_t i = 0; i < len; i++)
@@ -131,12 +153,11 @@ static int read_parts(struct target *t, const char *text, size_t len)
     struct target_part *parts = calloc(n, sizeof *parts);
     if (!parts)
         return -1;
-    for (size_t i = 0; i < n; i++)
-        if (!take_part(&c, &parts[i]) || (i + 1 < n && !take_char(&c, '+'))) {
-            free(parts);
-            return 0;
-        }
-    if (c.at != c.end) {
+    int good = 1;
+    for (size_t i = 0; good && i < n; i++)
+        good = take_part(&c, &parts[i]) && (i + 1 == n || take_char(&c, '+'));
+    if (!good || c.at != c.end) {
+        *wrong = c.wrong;
         free(parts);
         return 0;
     }
@@ -193,7 +214,7 @@ static void suggest(const char *text, size_t len, char *out, size_t size)
     }
     while (at < len && !isdigit((unsigned char)text[at]))
         at++;
-    struct cursor c = { text + at, text + len };
+    struct cursor c = { text + at, text + len, NULL };
     int numbered = take_number(&c, TARGET_MAX_INDEX, &index);
     if (nearest->kind == TARGET_CPU && !numbered)
         snprintf(out, size, "CPU");
@@ -201,7 +222,8 @@ static void suggest(const char *text, size_t len, char *out, size_t size)
         snprintf(out, size, "%s%d", nearest->word, numbered ? index : 0);
 }
 
-static enum target_reading read_failed(const char *text, size_t len, char *why, size_t size)
+static enum target_reading read_failed(const char *text, size_t len, const char *wrong, char *why,
+                                       size_t size)
 {
     const struct foreign_target *f = find_foreigner(text, len);
     char nearest[32];
@@ -212,6 +234,10 @@ static enum target_reading read_failed(const char *text, size_t len, char *why, 
     }
     if (!looks_like_name(text, len))
         return TARGET_NOT;
+    if (wrong) {
+        snprintf(why, size, "%.*s is not a target: %s", (int)len, text, wrong);
+        return TARGET_UNKNOWN;
+    }
     suggest(text, len, nearest, sizeof nearest);
     snprintf(why, size,
              "%.*s is not a target; the nearest is %s; targets are CPU, CPU<host>, RANK<r>, "
@@ -223,11 +249,12 @@ static enum target_reading read_failed(const char *text, size_t len, char *why, 
 enum target_reading target_read(struct target *t, const char *text, size_t len, char *why,
                                 size_t size)
 {
-    int got = len > 0 ? read_parts(t, text, len) : 0;
+    const char *wrong = NULL;
+    int got = len > 0 ? read_parts(t, text, len, &wrong) : 0;
 
     if (got < 0)
         return TARGET_NOMEM;
-    return got ? TARGET_READ : read_failed(text, len, why, size);
+    return got ? TARGET_READ : read_failed(text, len, wrong, why, size);
 }
 
 void target_free(struct target *t)
