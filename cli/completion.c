@@ -14,7 +14,6 @@ struct run {
     const struct sampling *p;
     int ignore_end;
     int64_t piece_tokens; /* of a prompt, fed between two looks at *stop and the clock */
-    struct sampler *sampler;
     struct text_filter *filter;
     struct str piece;
 
@@ -28,7 +27,8 @@ static void choose(void *arg, int64_t pos, const float *logits)
     struct run *r = arg;
     const struct token_list *t = r->c->tokens;
 
-    r->failed = sampler_choose(r->sampler, r->p, logits, t->ids, t->n, pos + 1, &r->chosen, r->e);
+    r->failed = sampler_choose(engine_sampler(r->s->engine), r->p, logits, t->ids, t->n, pos + 1,
+                               &r->chosen, r->e);
 }
 
 static int stopped(const struct run *r)
@@ -138,10 +138,8 @@ enum err_code completion_run(struct completion *c, struct session *s, const stru
     c->n_prompt = c->tokens->n;
     c->n_produced = c->n_steps = 0;
     c->prompt_s = c->produce_s = 0;
-    if ((rc = sampler_create(&r.sampler, s->model->hp.n_vocab, e)) == ERR_OK &&
-        (rc = text_filter_create(&r.filter, o->stop.v, (int)o->stop.n, e)) == ERR_OK)
+    if ((rc = text_filter_create(&r.filter, o->stop.v, (int)o->stop.n, e)) == ERR_OK)
         rc = produce(&r);
-    sampler_free(&r.sampler);
     text_filter_free(&r.filter);
     str_free(&r.piece);
     return rc;

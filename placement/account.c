@@ -87,6 +87,14 @@ int64_t account_cache_layer(const struct hparams *hp, enum plan_cache_type type,
     return (n_context + PAGE - 1) / PAGE * PAGE * account_cache_row(hp, type);
 }
 
+int64_t account_page_tables(const struct hparams *hp, const struct plan_options *o)
+{
+    int64_t longest = o->n_context < hp->context_length ? o->n_context : hp->context_length;
+    int64_t pages = (longest + PAGE - 1) / PAGE;
+
+    return (int64_t)arena_round((size_t)(o->n_sequences * pages) * sizeof(int32_t));
+}
+
 /* ---- Activations -------------------------------------------------------------- */
 
 struct counter {
@@ -180,14 +188,19 @@ static void take_moe(struct counter *c, const struct hparams *hp, int64_t n)
     take_columns(c, pairs, hp->d_expert);
 }
 
-/* Logits on their way to rank 0, with a word for each rank that says whether they are numbers. */
-static void take_head(struct counter *c, const struct hparams *hp, int64_t n,
+/* Logits on their way to rank 0, with a word for each rank that says whether they are numbers; the
+ * complete ones there; the sampler's candidates. */
+static void take_head(struct counter *c, const struct hparams *hp, const struct plan_options *o,
                       const struct account_rank *r)
 {
-    enum { GATHER_ROWS = 64 };
-    int64_t rows = n < GATHER_ROWS ? n : GATHER_ROWS;
+    enum { GATHER_ROWS = 64, CANDIDATE_BYTES = 32 };
+    int64_t n = o->ubatch, rows = n < GATHER_ROWS ? n : GATHER_ROWS;
 
     take(c, n * (int64_t)sizeof(int32_t));
+    if (r->rank == 0) {
+        take_floats(c, plan_logits(o) * hp->n_vocab);
+        c->bytes += hp->n_vocab * (int64_t)CANDIDATE_BYTES;
+    }
     if (r->n_ranks == 1)
         return;
     take(c, r->n_ranks * (int64_t)sizeof(size_t));
@@ -219,7 +232,7 @@ int64_t account_activations(const struct hparams *hp, const struct plan_options 
     take_columns(&c, n, heads * hp->d_v);
     take_columns(&c, n, ffn);
     take_moe(&c, hp, n);
-    take_head(&c, hp, n, r);
+    take_head(&c, hp, o, r);
     int64_t piece = piece_of(hp, n_threads, o->amb_mib);
     for (int t = 0; t < n_threads; t++)
         take_attention(&c, hp, n, heads, n_threads, piece);
@@ -254,11 +267,11 @@ int64_t account_comm(const struct plan *p, int rank)
     int64_t cells = p->opt.ubatch * (int64_t)(p->model->hp.d_model + EXTRA);
     int64_t rows = (int64_t)arena_round((size_t)cells * sizeof(int64_t));
     int host = p->ranks[rank].host, hosts = p->inventory->n;
-    int leads = rank == 0 || p->ranks[rank - 1].host != host;
     int64_t bytes = p->n_ranks > 1 ? 2 * rows : rows;
 
-    if (!leads)
-        return bytes;
+    for (int r = 0; r < rank; r++)
+        if (p->ranks[r].host == host)
+            return bytes; /* it does not lead */
     if (p->n_ranks > 1)
         bytes += (int64_t)arena_round((size_t)cells * sizeof(float));
     if (hosts > 1)

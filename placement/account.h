@@ -32,7 +32,10 @@ struct account_rank {
     int64_t heads, columns, vocab;
 };
 
-/* Its activations; rank 0's of several also hold the logits that it gathers. */
+/* Page tables of all sequences, which every rank has. */
+int64_t account_page_tables(const struct hparams *hp, const struct plan_options *o);
+
+/* Its activations; rank 0's also hold logits, and what a token is chosen with. */
 int64_t account_activations(const struct hparams *hp, const struct plan_options *o,
                             const struct account_rank *r);
 

@@ -382,6 +382,7 @@ void place_buffers(struct planner *k)
         else if (main != memory) /* experts in host memory have their own inputs and sums there */
             memory->activation_bytes += account_expert_buffers(hp, &p->opt);
         memory->staging_bytes += account_staging(rank->n_threads);
+        (k->host_attends[r] ? memory : main)->cache_bytes += account_page_tables(hp, &p->opt);
         main->comm_bytes += account_comm(p, r);
         memory->reserve_bytes += account_reserve(DEVICE_HOST);
     }

@@ -31,6 +31,7 @@ struct plan_options {
     int64_t n_context; /* -c, positions of all requests together; 0: what fits  */
     int n_sequences;   /* -np                                                   */
     int ubatch;        /* -ub                                                   */
+    int n_logits;      /* tokens of a step whose logits rank 0 keeps; at least 1 */
     enum plan_cache_type cache_type;
     int amb_mib;                     /* -amb                                                  */
     int n_threads;                   /* of a rank; 0: its share of the host's cores           */
@@ -127,6 +128,12 @@ struct plan {
     struct plan_predict predict;
     int fits;
 };
+
+/* Rows of logits that rank 0 has room for. */
+static inline int plan_logits(const struct plan_options *o)
+{
+    return o->n_logits < 1 ? 1 : o->n_logits < o->ubatch ? o->n_logits : o->ubatch;
+}
 
 static inline int64_t plan_used(const struct plan_device *d)
 {

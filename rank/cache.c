@@ -61,36 +61,37 @@ size_t cache_page_bytes(const struct cache_shape *s)
     return (size_t)s->n_layers * CACHE_PAGE * cache_row_bytes(s);
 }
 
+size_t cache_table_bytes(int n_sequences, int64_t pages_per_sequence)
+{
+    return arena_round((size_t)n_sequences * (size_t)pages_per_sequence * sizeof(int32_t));
+}
+
 enum err_code cache_create(struct cache **out, const struct cache_shape *s, int64_t n_pages,
                            int n_sequences, int64_t pages_per_sequence, struct err *e)
 {
-    enum err_code rc;
-    struct cache *c = NULL;
+    size_t pool = (size_t)n_pages * cache_page_bytes(s);
+    size_t tables = cache_table_bytes(n_sequences, pages_per_sequence);
 
     if (s->type == CACHE_Q8_0 && s->d_latent % 32)
         return err_set(
             e, ERR_USAGE,
             "cache type q8_0 needs a latent that 32 divides, this model's is %lld; use f16",
             (long long)s->d_latent);
-    c = calloc(1, sizeof *c);
-    int32_t *tables = malloc((size_t)n_sequences * (size_t)pages_per_sequence * sizeof *tables);
-    if (!c || !tables) {
-        free(c);
-        free(tables);
-        return err_set(e, ERR_NOMEM, "no memory for the page tables of the latent cache");
-    }
+    struct cache *c = calloc(1, sizeof *c);
+    if (!c)
+        return err_set(e, ERR_NOMEM, "no memory for a latent cache");
     *c = (struct cache){ .shape = *s,
                          .row_bytes = cache_row_bytes(s),
                          .n_pages = n_pages,
-                         .pages_per_sequence = pages_per_sequence,
-                         .tables = tables };
-    for (int i = 0; i < n_sequences; i++)
-        cache_clear(c, i);
-    rc = arena_map(&c->pool, (size_t)n_pages * cache_page_bytes(s), "latent cache", e);
+                         .pages_per_sequence = pages_per_sequence };
+    enum err_code rc = arena_map(&c->pool, pool + tables, "latent cache", e);
     if (rc != ERR_OK) {
         cache_free(&c);
         return rc;
     }
+    c->tables = (int32_t *)(void *)(c->pool.base + pool);
+    for (int i = 0; i < n_sequences; i++)
+        cache_clear(c, i);
     *out = c;
     return ERR_OK;
 }
@@ -99,7 +100,6 @@ void cache_free(struct cache **c)
 {
     if (!*c)
         return;
-    free((*c)->tables);
     arena_unmap(&(*c)->pool);
     free(*c);
     *c = NULL;

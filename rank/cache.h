@@ -9,6 +9,7 @@
  * layer:
  *
  *     pool     [n_layers][n_pages][64][row_bytes]
+ *     tables   [n_sequences][pages_per_sequence], behind it
  *
  * The cache obeys: which page belongs to whom is decided by whoever drives the ranks
  * (rank/pager.h, rank/step.h).  n_layers are those that this rank attends in.
@@ -42,9 +43,10 @@ struct cache;
 int cache_type_by_name(const char *name);
 const char *cache_type_name(enum cache_type t);
 
-/* Bytes of one row; of all layers of one page; of a cache of n_pages. */
+/* Bytes of one row; of all layers of one page; of the tables of a cache. */
 size_t cache_row_bytes(const struct cache_shape *s);
 size_t cache_page_bytes(const struct cache_shape *s);
+size_t cache_table_bytes(int n_sequences, int64_t pages_per_sequence);
 
 /* n_sequences tables of pages_per_sequence pages each, all empty.
  * Errors: ERR_NOMEM; ERR_USAGE, q8_0 with a latent that 32 does not divide. */

@@ -12,6 +12,7 @@
 #include "base/sysmem.h"
 #include "rank/engine_parts.h"
 #include "rank/load_watch.h"
+#include "rank/sampler.h"
 
 void engine_options_default(struct engine_options *o)
 {
@@ -20,6 +21,7 @@ void engine_options_default(struct engine_options *o)
                                   .cache_type = CACHE_F16,
                                   .n_sequences = 1,
                                   .max_batch = 512,
+                                  .max_logits = 512,
                                   .router_groups = 1 };
 }
 
@@ -46,6 +48,11 @@ static enum err_code pick_kernels(const struct cpu_kernels **k, const char *isa,
     return ERR_OK;
 }
 
+static int max_logits(const struct engine_options *o)
+{
+    return o->max_logits < o->max_batch ? o->max_logits : o->max_batch;
+}
+
 static struct forward_options forward_options_of(const struct engine_options *o,
                                                  const struct share *share,
                                                  const struct cpu_kernels *k)
@@ -54,6 +61,7 @@ static struct forward_options forward_options_of(const struct engine_options *o,
                                      .share = share,
                                      .exact_math = o->exact_math,
                                      .max_tokens = o->max_batch,
+                                     .max_logits = max_logits(o),
                                      .amb_mib = o->amb_mib,
                                      .router_groups = o->router_groups };
 }
@@ -95,6 +103,12 @@ static enum err_code fit_context(struct engine_memory *mem, const struct model *
     return ERR_OK;
 }
 
+/* Positions that one sequence may have. */
+static int64_t longest(const struct model *m, int64_t n_context)
+{
+    return n_context < m->hp.context_length ? n_context : m->hp.context_length;
+}
+
 /* The bytes of a share.  Without a plan the context is what fits. */
 static enum err_code size_share(struct engine_memory *mem, const struct model *m,
                                 const struct engine_options *o, const struct share *share,
@@ -112,11 +126,14 @@ static enum err_code size_share(struct engine_memory *mem, const struct model *m
     struct weights_options w = weights_options_of(o, share);
     TRY(weights_bytes(&mem->weights, m, &w, e));
     TRY(forward_bytes(&mem->activations, &m->hp, &team, &f, e));
+    if (share->rank == 0)
+        mem->activations += sampler_bytes(m->hp.n_vocab);
     if (plan)
         mem->n_context = plan->opt.n_context;
     else
         TRY(fit_context(mem, m, o, (int64_t)page, e));
-    mem->cache = (size_t)cache_pages(mem->n_context) * page;
+    mem->cache = (size_t)cache_pages(mem->n_context) * page +
+                 cache_table_bytes(o->n_sequences, cache_pages(longest(m, mem->n_context)));
     return ERR_OK;
 }
 
@@ -133,6 +150,7 @@ static struct engine_options options_of_plan(const struct plan *p, int rank,
     planned.n_context = p->opt.n_context;
     planned.n_sequences = p->opt.n_sequences;
     planned.max_batch = p->opt.ubatch;
+    planned.max_logits = plan_logits(&p->opt);
     planned.amb_mib = p->opt.amb_mib;
     planned.cache_type = types[p->opt.cache_type];
     planned.exact_math = p->opt.exact_math;
@@ -175,9 +193,8 @@ static void set_limits(struct engine *eng)
                                         .n_sequences = eng->opt.n_sequences,
                                         .n_pages = (int)pages,
                                         .max_batch = eng->opt.max_batch,
-                                        .n_context = eng->memory.n_context };
-    if (hp->context_length < eng->limits.n_context)
-        eng->limits.n_context = hp->context_length;
+                                        .max_logits = max_logits(&eng->opt),
+                                        .n_context = longest(eng->model, eng->memory.n_context) };
 }
 
 /* A comm of its own where nobody gave one. */
@@ -224,6 +241,9 @@ static enum err_code load(struct engine *eng, struct err *e)
     TRY(weights_load(&eng->weights, m, &eng->team, &w, e));
     TRY(forward_create(&eng->forward, &m->hp, eng->weights, eng->cache, eng->comm, &eng->team, &f,
                        e));
+    if (eng->share.rank != 0)
+        return ERR_OK;
+    TRY(sampler_create(&eng->sampler, m->hp.n_vocab, e));
     return feed_create(&eng->feed, &eng->limits, e);
 }
 
@@ -349,6 +369,7 @@ void engine_free(struct engine **e)
     weights_free(&(*e)->weights);
     cache_free(&(*e)->cache);
     feed_free(&(*e)->feed);
+    sampler_free(&(*e)->sampler);
     share_free(&(*e)->share);
     str_free(&(*e)->message);
     free((*e)->expert_counts);
@@ -370,6 +391,16 @@ int64_t engine_context(const struct engine *e)
 struct comm *engine_comm(const struct engine *e)
 {
     return e->comm;
+}
+
+float *engine_logits(const struct engine *e)
+{
+    return forward_logits(e->forward);
+}
+
+struct sampler *engine_sampler(const struct engine *e)
+{
+    return e->sampler;
 }
 
 const struct step_limits *engine_limits(const struct engine *e)

@@ -24,6 +24,7 @@
 #include "rank/step.h"
 
 struct engine;
+struct sampler;
 
 struct engine_options {
     int n_threads;              /* -t; 0: the cores this process may use            */
@@ -36,6 +37,7 @@ struct engine_options {
                                 model's context * n_sequences                    */
     int n_sequences;         /* -np                                              */
     int max_batch;           /* -ub, tokens of a step                            */
+    int max_logits;          /* rows of engine_logits, at most max_batch         */
     int router_groups;       /* 0: --router-groups off                           */
     int check_tensors;       /* --check-tensors                                  */
     enum comm_reduce reduce; /* --reduce, of a rank by itself              */
@@ -88,6 +90,10 @@ struct comm *engine_comm(const struct engine *e); /* of its group, or of one ran
 
 /* What a step may name. */
 const struct step_limits *engine_limits(const struct engine *e);
+
+/* Of rank 0: room for logits [max_logits][n_vocab], and a sampler; the plan counts both. */
+float *engine_logits(const struct engine *e);
+struct sampler *engine_sampler(const struct engine *e);
 
 /* Carries out one step, on rank 0 of a group and thereby on all: page changes, then the tokens,
  * whose pos, form (attention_form) and produced the driver has set.  logits: [tokens that want

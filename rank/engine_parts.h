@@ -23,8 +23,9 @@ struct engine {
     struct forward *forward;
     struct comm *comm, *own_comm; /* own: made by the engine, to be freed */
     struct str message;           /* a step on its way to the others      */
-    struct feed *feed;
-    uint64_t *expert_counts; /* [n_layers][n_experts], only when asked for */
+    struct feed *feed;            /* of rank 0 */
+    struct sampler *sampler;      /* likewise  */
+    uint64_t *expert_counts;      /* [n_layers][n_experts], only when asked for */
 };
 
 /* The sequences of engine_begin and engine_feed.  Errors: ERR_NOMEM. */

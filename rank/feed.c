@@ -17,8 +17,8 @@
 
 struct sequence_state {
     int64_t length, n_prompt;
-    int32_t *pages; /* [pages of n_context], n_pages taken, of which the ranks know n_mapped */
-    int64_t n_pages, n_mapped;
+    int32_t *pages; /* [cap], n_pages taken, of which the ranks know n_mapped */
+    int64_t cap, n_pages, n_mapped;
     int reset; /* the ranks are to forget its table */
     int bad;   /* a sum failed: its pages become zeros before anybody gets them */
 };
@@ -27,11 +27,8 @@ struct feed {
     struct pager *pager;
     int n_seqs;
     struct sequence_state *seqs; /* [n_seqs] */
-    int32_t *tables;             /* the sequences' pages */
     struct step step;            /* arrays as long as they can become */
     struct batch_token *tokens;  /* [max_batch] */
-    float *logits;               /* [n_logits][n_vocab], grown on demand */
-    int n_logits;
 };
 
 /* ---- Pages of a sequence ------------------------------------------------ */
@@ -46,7 +43,9 @@ void engine_begin(struct engine *e, int seq, int64_t n_prompt)
             f->step.zeros[f->step.n_zeros++].page = s->pages[i];
         pager_release(f->pager, s->pages[i]);
     }
-    *s = (struct sequence_state){ .n_prompt = n_prompt, .pages = s->pages, .reset = 1 };
+    *s = (struct sequence_state){
+        .n_prompt = n_prompt, .pages = s->pages, .cap = s->cap, .reset = 1
+    };
 }
 
 void engine_extend(struct engine *e, int seq, int64_t n_prompt)
@@ -76,6 +75,14 @@ static enum err_code reserve(struct engine *e, int seq, int64_t more, struct err
                        "the latent cache holds %lld positions of all sequences, and one wants "
                        "%lld; use a larger -c",
                        (long long)e->limits.n_pages * CACHE_PAGE, (long long)want);
+    if (pages > s->cap) {
+        int64_t cap = pages + pages / 2;
+        int32_t *grown = realloc(s->pages, (size_t)cap * sizeof *grown);
+        if (!grown)
+            return err_set(err, ERR_NOMEM, "no memory for the list of a sequence's pages");
+        s->pages = grown;
+        s->cap = cap;
+    }
     while (s->n_pages < pages)
         s->pages[s->n_pages++] = pager_take(f->pager);
     return ERR_OK;
@@ -138,23 +145,6 @@ enum err_code engine_step(struct engine *e, struct batch *b, float *logits, stru
 
 /* ---- Feeding ------------------------------------------------------------ */
 
-/* Room for n rows of logits. */
-static enum err_code grow_logits(struct engine *e, int n, struct err *err)
-{
-    struct feed *f = e->feed;
-    size_t bytes = (size_t)n * (size_t)e->limits.n_vocab * sizeof *f->logits;
-
-    if (n <= f->n_logits || bytes == 0)
-        return ERR_OK;
-    float *grown = realloc(f->logits, bytes);
-    if (!grown)
-        return err_set(err, ERR_NOMEM, "no memory for the logits of %d tokens; use a smaller -ub",
-                       n);
-    f->logits = grown;
-    f->n_logits = n;
-    return ERR_OK;
-}
-
 static enum err_code check_numeric(const struct engine *e, const struct batch *b, struct err *err)
 {
     for (int i = 0; i < b->n; i++) {
@@ -177,24 +167,24 @@ enum err_code engine_feed(struct engine *e, int seq, const int32_t *tokens, int6
                           struct err *err)
 {
     struct feed *f = e->feed;
+    float *logits = engine_logits(e);
 
     TRY(reserve(e, seq, n, err));
     for (int64_t done = 0; done < n;) {
         struct batch b = { .tokens = f->tokens };
         int rows = 0;
-        for (; b.n < e->opt.max_batch && done + b.n < n; b.n++) {
+        for (; b.n < e->limits.max_batch && rows < e->limits.max_logits && done + b.n < n; b.n++) {
             int last = done + b.n == n - 1;
             int wants = want == ENGINE_ALL || (want == ENGINE_LAST && last);
             b.tokens[b.n] =
                 (struct batch_token){ .id = tokens[done + b.n], .seq = seq, .want_logits = wants };
             rows += wants;
         }
-        TRY(grow_logits(e, rows, err));
-        TRY(engine_step(e, &b, f->logits, err));
+        TRY(engine_step(e, &b, logits, err));
         TRY(check_numeric(e, &b, err));
         for (int i = 0, row = 0; i < b.n; i++)
             if (b.tokens[i].want_logits)
-                on_logits(arg, b.tokens[i].pos, f->logits + (int64_t)row++ * e->limits.n_vocab);
+                on_logits(arg, b.tokens[i].pos, logits + (int64_t)row++ * e->limits.n_vocab);
         done += b.n;
     }
     return ERR_OK;
@@ -206,22 +196,18 @@ enum err_code feed_create(struct feed **out, const struct step_limits *l, struct
 {
     struct feed *f = calloc(1, sizeof *f);
     size_t seqs = (size_t)l->n_sequences, pages = (size_t)l->n_pages + 1;
-    size_t per_sequence = (size_t)cache_pages(l->n_context);
     enum err_code rc = ERR_NOMEM;
 
     if (!f)
         goto out;
     f->n_seqs = l->n_sequences;
     f->seqs = calloc(seqs, sizeof *f->seqs);
-    f->tables = calloc(seqs * per_sequence, sizeof *f->tables);
     f->tokens = calloc((size_t)l->max_batch, sizeof *f->tokens);
     f->step.resets = calloc(seqs, sizeof *f->step.resets);
     f->step.maps = calloc(pages, sizeof *f->step.maps);
     f->step.zeros = calloc(pages, sizeof *f->step.zeros);
-    if (!f->seqs || !f->tables || !f->tokens || !f->step.resets || !f->step.maps || !f->step.zeros)
+    if (!f->seqs || !f->tokens || !f->step.resets || !f->step.maps || !f->step.zeros)
         goto out;
-    for (size_t i = 0; i < seqs; i++)
-        f->seqs[i].pages = f->tables + i * per_sequence;
     if ((rc = pager_create(&f->pager, l->n_pages, e)) != ERR_OK)
         goto out;
     *out = f;
@@ -236,10 +222,10 @@ void feed_free(struct feed **f)
     if (!*f)
         return;
     pager_free(&(*f)->pager);
+    for (int i = 0; (*f)->seqs && i < (*f)->n_seqs; i++)
+        free((*f)->seqs[i].pages);
     free((*f)->seqs);
-    free((*f)->tables);
     free((*f)->tokens);
-    free((*f)->logits);
     free((*f)->step.resets);
     free((*f)->step.maps);
     free((*f)->step.zeros);

@@ -26,6 +26,7 @@ struct forward {
     struct head head;
     struct comm *comm;
     int64_t stride; /* of its rows */
+    int max_logits;
     struct arena arena;
     uint64_t *expert_counts; /* [n_layers][n_experts], or NULL */
 
@@ -76,7 +77,7 @@ static void carve_buffers(struct forward *f, struct carve *from)
     columns_carve(&f->heads_cols, from, (int64_t)n, heads * hp->d_v);
     columns_carve(&f->ffn_cols, from, (int64_t)n, (int64_t)width);
     moe_carve(&f->moe, from, f->attention.max_tokens);
-    head_carve(&f->head, from, f->share, f->attention.max_tokens);
+    head_carve(&f->head, from, f->share, f->attention.max_tokens, f->max_logits);
     for (int t = 0; t < f->team->n_threads; t++)
         attention_carve(&f->scratch[t], from, &f->attention);
 }
@@ -386,6 +387,7 @@ static enum err_code forward_init(struct forward *f, const struct hparams *hp,
                                        .max_tokens = opt->max_tokens,
                                        .n_threads = team->n_threads };
     f->stride = hp->d_model + COMM_EXTRA;
+    f->max_logits = opt->max_logits;
     f->expert_counts = opt->expert_counts;
     moe_init(&f->moe, hp, &f->math, opt->router_groups);
     f->head = (struct head){ .hp = hp, .math = &f->math };
@@ -435,6 +437,11 @@ enum err_code forward_create(struct forward **out, const struct hparams *hp,
 out:
     forward_free(&f);
     return rc;
+}
+
+float *forward_logits(const struct forward *f)
+{
+    return f->head.logits;
 }
 
 void forward_free(struct forward **f)

@@ -22,6 +22,7 @@ struct forward_options {
     const struct share *share;
     int exact_math;
     int max_tokens;          /* of a batch (-ub)                       */
+    int max_logits;          /* rows of forward_logits                 */
     int amb_mib;             /* -amb                                   */
     int router_groups;       /* 0: --router-groups off                 */
     uint64_t *expert_counts; /* [n_layers][n_experts] to add to, or NULL */
@@ -38,6 +39,9 @@ enum err_code forward_create(struct forward **out, const struct hparams *hp,
                              const struct team *team, const struct forward_options *opt,
                              struct err *e);
 void forward_free(struct forward **f);
+
+/* Room for logits [max_logits][n_vocab], on rank 0. */
+float *forward_logits(const struct forward *f);
 
 /* Runs the batch, together with all ranks (1 <= n <= max_tokens; the cache holds room for its
  * positions, and their predecessors are computed).  logits: [tokens that want them][n_vocab] in

@@ -13,13 +13,17 @@ static int64_t vocab_rows(const struct share *s, int rank)
     return s->vocab[rank].end - s->vocab[rank].begin;
 }
 
-void head_carve(struct head *o, struct carve *from, const struct share *share, int max_tokens)
+void head_carve(struct head *o, struct carve *from, const struct share *share, int max_tokens,
+                int max_logits)
 {
     size_t ranks = (size_t)share->n_ranks, all = ranks;
 
     o->share = share;
     o->rows = max_tokens < GATHER_ROWS ? max_tokens : GATHER_ROWS;
     o->wanted = carve_take(from, (size_t)max_tokens * sizeof *o->wanted);
+    if (share->rank == 0)
+        o->logits =
+            carve_take(from, (size_t)max_logits * (size_t)o->hp->n_vocab * sizeof *o->logits);
     if (ranks == 1)
         return;
     for (int r = 0; r < share->n_ranks; r++)

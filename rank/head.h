@@ -7,7 +7,7 @@
  *     own   [rows][own vocabulary + 1]     the last is not 0 if a logit is no number
  *     all   each rank's `own`, one after the other; on rank 0 alone
  *
- * A single rank writes where the logits are wanted.
+ * A single rank writes where the logits are wanted.  Rank 0 also has room for whoever drives it.
  */
 #ifndef RANK_HEAD_H
 #define RANK_HEAD_H
@@ -24,6 +24,7 @@ struct head {
     const struct weights *weights;
     struct comm *comm;
     int rows;         /* gathered at once */
+    float *logits;    /* [max_logits][n_vocab] of rank 0, for its driver */
     int32_t *wanted;  /* [max_tokens] tokens of the batch */
     float *own, *all; /* NULL with one rank */
     size_t *bytes_of; /* [n_ranks] of a gather */
@@ -41,7 +42,8 @@ struct head_step {
 };
 
 /* share: with its numbers of ranks and rows, also when only counted. */
-void head_carve(struct head *o, struct carve *from, const struct share *share, int max_tokens);
+void head_carve(struct head *o, struct carve *from, const struct share *share, int max_tokens,
+                int max_logits);
 
 /* Called by all threads of the team, after a barrier; ends with one.  Sets bad_layer, on rank 0,
  * of tokens whose logits are no numbers. */

@@ -30,8 +30,8 @@ void load_list_free(struct load_list *l)
 
 /* ---- Units of work ------------------------------------------------------ */
 
-/* A unit reads at most about this much; it bounds the staging buffer of a thread. */
-enum { UNIT_BYTES = 4 << 20 };
+/* What a thread's buffers take, by the plan, unless a few rows are more than that. */
+enum { STAGING_BYTES = 4 << 20 };
 
 /* Rows or slabs [begin, end) of a job: groups of one slab for a packed matrix, slabs for a
  * transposed one, rows otherwise. */
@@ -76,23 +76,24 @@ static int64_t job_first_row(const struct load_job *job, int slab)
 /* How a job is cut: the number of items per slab, of slabs, and of items in a unit. */
 static void job_cut(const struct load_job *job, int64_t *items, int *slabs, int64_t *per_unit)
 {
-    size_t row = job_row_bytes(job);
-    int64_t rows_per_unit = (int64_t)(UNIT_BYTES / row) + 1;
+    /* Interleaved rows are there twice while they are taken apart. */
+    size_t room = STAGING_BYTES / (quant_info[job->tensor->type].interleave > 1 ? 2 : 1);
+    int64_t groups = (int64_t)(room / job_row_bytes(job) / PACK_ROWS);
 
+    groups = groups ? groups : 1;
     *slabs = 1;
-    *per_unit = rows_per_unit;
+    *per_unit = groups;
     if (job->vector) {
         *items = 1;
     } else if (job->rows) {
         *items = job->tensor->dim[1];
-        *per_unit = (rows_per_unit + PACK_ROWS - 1) / PACK_ROWS * PACK_ROWS;
+        *per_unit = groups * PACK_ROWS;
     } else if (job->transpose) {
         *slabs = job->to.n_slabs;
         *items = 1;
     } else {
         *slabs = job->to.n_slabs;
         *items = job->to.n_groups;
-        *per_unit = (rows_per_unit + PACK_ROWS - 1) / PACK_ROWS;
     }
 }
 

@@ -350,6 +350,14 @@ enum err_code sampling_check(const struct sampling *s, struct err *e)
     return ERR_OK;
 }
 
+size_t sampler_bytes(int n_vocab)
+{
+    const struct sampler *s = NULL;
+
+    return (size_t)n_vocab * (sizeof *s->logit + sizeof *s->count + sizeof *s->key +
+                              sizeof *s->spare + sizeof *s->weight);
+}
+
 enum err_code sampler_create(struct sampler **out, int n_vocab, struct err *e)
 {
     size_t n = (size_t)n_vocab;

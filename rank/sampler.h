@@ -40,6 +40,9 @@ enum err_code sampling_check(const struct sampling *s, struct err *e);
 
 struct sampler; /* scratch of n_vocab entries; nothing in it outlives a call */
 
+/* What it takes. */
+size_t sampler_bytes(int n_vocab);
+
 /* n_vocab: at least 1.  Errors: ERR_NOMEM. */
 enum err_code sampler_create(struct sampler **out, int n_vocab, struct err *e);
 void sampler_free(struct sampler **s);

@@ -22,10 +22,7 @@ struct serve {
     const struct plan *plan;
     double told_s; /* when the coordinator last heard of the ranks */
 
-    struct sampler *sampler;
     struct seat *seats; /* [n_sequences] */
-    float *logits;      /* [n_rows][n_vocab] */
-    int n_rows;
     struct str out;
     struct link_sample *samples; /* [max_batch] */
     struct link_bad *bad;        /* [max_batch] */
@@ -61,20 +58,15 @@ static enum err_code push_history(struct seat *seat, int32_t token, struct err *
 
 /* ---- Steps ---------------------------------------------------------------- */
 
-static enum err_code grow_logits(struct serve *s, const struct batch *b, struct err *e)
+static enum err_code check_rows(const struct serve *s, const struct batch *b, struct err *e)
 {
     int rows = 0;
 
     for (int i = 0; i < b->n; i++)
         rows += b->tokens[i].want_logits != 0;
-    size_t bytes = (size_t)rows * (size_t)s->limits->n_vocab * sizeof *s->logits;
-    if (rows <= s->n_rows || bytes == 0)
-        return ERR_OK;
-    float *grown = realloc(s->logits, bytes);
-    if (!grown)
-        return err_set(e, ERR_NOMEM, "no memory for %d rows of logits", rows);
-    s->logits = grown;
-    s->n_rows = rows;
+    if (rows > s->limits->max_logits)
+        return err_set(e, ERR_FORMAT, "link: a step wants %d rows of logits, the plan has %d", rows,
+                       s->limits->max_logits);
     return ERR_OK;
 }
 
@@ -97,8 +89,8 @@ static enum err_code choose(struct serve *s, const struct batch_token *t, const 
                        "link: sequence %d has %" PRId64 " tokens, and one after position %" PRId64
                        " is wanted",
                        t->seq, b->n_history, t->pos);
-    if (sampler_choose(s->sampler, &b->sampling, logits, b->history, (size_t)b->n_history,
-                       t->pos + 1, &out->token, &why) == ERR_OK)
+    if (sampler_choose(engine_sampler(s->engine), &b->sampling, logits, b->history,
+                       (size_t)b->n_history, t->pos + 1, &out->token, &why) == ERR_OK)
         return push_history(seat, out->token, e);
     log_warn("sequence %d, position %" PRId64 ": %s", t->seq, t->pos + 1, why.msg);
     out->token = -1;
@@ -119,7 +111,7 @@ static enum err_code fill_result(struct serve *s, const struct step *step, struc
                 (struct link_bad){ .seq = t->seq, .pos = t->pos, .bad_layer = t->bad_layer };
         if (!t->want_logits)
             continue;
-        TRY(choose(s, t, s->logits + (int64_t)row++ * s->limits->n_vocab,
+        TRY(choose(s, t, engine_logits(s->engine) + (int64_t)row++ * s->limits->n_vocab,
                    &s->samples[r->n_samples++], e));
     }
     return ERR_OK;
@@ -142,9 +134,9 @@ static enum err_code take_step(struct serve *s, const struct link_frame *f, stru
     double begin = clock_seconds();
 
     TRY(step_decode(&step, f->payload, f->n, s->limits, e));
-    enum err_code rc = grow_logits(s, &step.batch, e);
+    enum err_code rc = check_rows(s, &step.batch, e);
     if (rc == ERR_OK)
-        rc = engine_run_step(s->engine, &step, s->logits, e);
+        rc = engine_run_step(s->engine, &step, engine_logits(s->engine), e);
     r.step = step.id;
     if (rc == ERR_OK)
         rc = fill_result(s, &step, &r, e);
@@ -172,7 +164,7 @@ static enum err_code prepare(struct serve *s, struct err *e)
     s->bad = calloc(n, sizeof *s->bad);
     if (!s->seats || !s->samples || !s->bad)
         return err_set(e, ERR_NOMEM, "no memory for %d sequences", s->limits->n_sequences);
-    return sampler_create(&s->sampler, s->limits->n_vocab, e);
+    return ERR_OK;
 }
 
 static enum err_code loop(struct serve *s, struct err *e)
@@ -210,12 +202,10 @@ enum err_code serve_run(int fd, struct engine *engine, const struct plan *plan,
         rc = loop(&s, e);
     for (int i = 0; s.seats && i < s.limits->n_sequences; i++)
         link_begin_free(&s.seats[i].begin);
-    sampler_free(&s.sampler);
     str_free(&s.out);
     free(s.seats);
     free(s.samples);
     free(s.bad);
-    free(s.logits);
     return rc;
 }
 

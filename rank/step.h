@@ -51,6 +51,7 @@ struct step {
 struct step_limits {
     int n_vocab, n_sequences, n_pages, max_batch;
     int64_t n_context; /* positions of one sequence */
+    int max_logits;    /* rows that the driver of a rank 0 may want with engine_logits */
 };
 
 /* Appends the step to out.  Errors: ERR_NOMEM. */

@@ -115,6 +115,14 @@ static enum plan_cache_type cache_type(const struct options *o)
     return (enum plan_cache_type)o->cache_type;
 }
 
+/* These two look at every token of a text; elsewhere a request wants what follows its last one. */
+static int logits_wanted(const struct options *o)
+{
+    int all = o->command == COMMAND_logits || o->command == COMMAND_perplexity;
+
+    return (int)(all ? o->ubatch : o->parallel);
+}
+
 static enum err_code make_plan(struct planning *x, struct err *e)
 {
     const struct options *o = x->o;
@@ -126,6 +134,7 @@ static enum err_code make_plan(struct planning *x, struct err *e)
     x->in.opt = (struct plan_options){ .n_context = x->n_context,
                                        .n_sequences = (int)o->parallel,
                                        .ubatch = (int)o->ubatch,
+                                       .n_logits = logits_wanted(o),
                                        .cache_type = cache_type(o),
                                        .exact_math = o->exact_math,
                                        .amb_mib = (int)o->amb,

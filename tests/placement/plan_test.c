@@ -34,6 +34,7 @@ static void one_rank_is_the_engine(void **state)
         engine_options_default(&o);
         o.cache_type = rows[i / 3].engine;
         o.max_batch = c.in.opt.ubatch = rows[i / 3].ubatch;
+        o.max_logits = c.in.opt.n_logits = 16;
         o.n_threads = c.in.opt.n_threads = rows[i / 3].threads;
         o.amb_mib = c.in.opt.amb_mib = rows[i / 3].amb;
         o.n_context = c.in.opt.n_context = 1000;
@@ -69,6 +70,7 @@ static void real_shapes_are_the_engine(void **state)
         o.n_threads = c.in.opt.n_threads = 8;
         o.amb_mib = c.in.opt.amb_mib;
         o.n_context = 4096;
+        o.max_logits = c.in.opt.n_logits = 1;
         support_plan(&c);
         support_check_complete(&c);
         engine_plan(&mem, c.model, &o, &e); /* may well not fit here: the sizes count */

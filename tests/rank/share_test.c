@@ -1,14 +1,22 @@
 /* SPDX-License-Identifier: MIT */
-/* tests/rank/share_test.c - what a plan says of each rank is what the rank maps and reads.
+/* tests/rank/share_test.c MKMODEL - what a plan says of each rank is what the rank maps and reads.
  *
  * To the byte for weights, cache and activations, however many ranks there are and whatever
- * the rules; and no rank reads more of the file than its own parts.
+ * the rules; and no rank reads more of the file than its own parts.  What the process really
+ * maps is held against it too, so that nothing large is allocated beside the plan.
  */
 #include "tests/placement/plan_support.h"
 
-#include "rank/engine.h"
-#include "rank/weights.h"
+#include <malloc.h>
+#include <pthread.h>
+#include <unistd.h>
 
+#include "rank/group.h"
+#include "rank/weights.h"
+#include "tests/support/make_model.h"
+#include "tests/support/temp_dir.h"
+
+static char *mkmodel;
 static const char *const models[] = { "tiny-v2-f16", "tiny-v3-q4_k_m", "tiny-v3-legacy-iq4_ks" };
 
 static const struct row {
@@ -133,6 +141,112 @@ static void reads_its_own_bytes_only(void **state)
     }
 }
 
+/* ---- What the process maps --------------------------------------------------------- */
+
+static const struct mapped {
+    int ranks, sequences, ubatch, logits;
+    int64_t context;
+    enum plan_cache_type cache;
+} mapped[] = {
+    {1,  1,   512, 1,   64,     PLAN_CACHE_F16 },
+    { 1, 1,   64,  64,  4096,   PLAN_CACHE_F32 },
+    { 1, 999, 512, 512, 130000, PLAN_CACHE_F16 },
+    { 2, 16,  512, 16,  65536,  PLAN_CACHE_Q8_0},
+    { 3, 1,   256, 256, 4096,   PLAN_CACHE_BF16},
+    { 4, 64,  32,  32,  65536,  PLAN_CACHE_F16 },
+};
+
+/* Private memory that can be written: not the plug-ins that libraries load meanwhile. */
+static int64_t mapped_bytes(void)
+{
+    long pages = 0;
+    FILE *f = fopen("/proc/self/statm", "r");
+
+    assert_non_null(f);
+    assert_int_equal(fscanf(f, "%*d %*d %*d %*d %*d %ld", &pages), 1);
+    (void)fclose(f);
+    return pages * sysconf(_SC_PAGESIZE);
+}
+
+static void drop_logits(void *arg, int64_t pos, const float *logits)
+{
+    (void)arg;
+    (void)pos;
+    (void)logits;
+}
+
+/* More than the plan says, once the ranks are loaded and have worked. */
+static int64_t mapped_beside_the_plan(const char *path, const struct mapped *x)
+{
+    enum { N_TOKENS = 100 };
+    char machine[64];
+    struct case_plan c;
+    struct engine_options o;
+    struct group *group = NULL;
+    struct err e = { 0 };
+    int32_t tokens[N_TOKENS] = { 0 };
+    int64_t planned = 0;
+
+    (void)snprintf(machine, sizeof machine, "host(ram=64G,bw=20G,ranks=%d)", x->ranks);
+    support_open(&c, path, machine, NULL);
+    model_close(&c.model);
+    assert_int_equal(model_open(&c.model, path, 0, NULL, 0, &e), ERR_OK);
+    c.in.model = c.model;
+    c.in.opt = (struct plan_options){ .n_context = x->context,
+                                      .n_sequences = x->sequences,
+                                      .ubatch = x->ubatch,
+                                      .n_logits = x->logits,
+                                      .cache_type = x->cache,
+                                      .n_threads = 2,
+                                      .amb_mib = 256 };
+    support_plan(&c);
+    for (int r = 0; r < x->ranks; r++) {
+        const struct plan_device *d = &c.plan.devices[r];
+        planned += d->weights_bytes + d->cache_bytes + d->activation_bytes + d->comm_bytes;
+    }
+    int64_t before = mapped_bytes();
+    engine_options_default(&o);
+    if (group_create(&group, &c.plan, &o, &e) != ERR_OK)
+        fail_msg("%s", e.msg);
+    engine_begin(group_engine(group), 0, N_TOKENS);
+    int64_t n = x->context < N_TOKENS ? x->context : N_TOKENS;
+    if (engine_feed(group_engine(group), 0, tokens, n, ENGINE_ALL, drop_logits, NULL, &e) != ERR_OK)
+        fail_msg("%s", e.msg);
+    int64_t more = mapped_bytes() - before - planned;
+    print_message("%d ranks: %lld bytes planned, %lld beside them\n", x->ranks, (long long)planned,
+                  (long long)more);
+    group_free(&group);
+    support_close(&c);
+    return more;
+}
+
+/* Stacks, watches and lists are what is left: 1 MiB, and a half for each rank. */
+static void nothing_large_beside_the_plan(void **state)
+{
+    static char path[] = "model.gguf";
+    pthread_attr_t small;
+
+    (void)state;
+#ifdef __SANITIZE_ADDRESS__
+    print_message("skipped: the sanitizer maps memory of its own\n");
+    skip();
+#endif
+    assert_int_equal(mallopt(M_ARENA_MAX, 1), 1);
+    assert_int_equal(mallopt(M_MMAP_THRESHOLD, 1 << 17), 1);
+    assert_int_equal(pthread_attr_init(&small), 0);
+    assert_int_equal(pthread_attr_setstacksize(&small, 1 << 18), 0);
+    assert_int_equal(pthread_setattr_default_np(&small), 0);
+    assert_int_equal(
+        make_model(mkmodel, "--preset tiny-v3 --vocab 60000 --context 131072 --type Q8_0", path),
+        0);
+    for (size_t i = 0; i < sizeof mapped / sizeof *mapped; i++) {
+        int64_t more = mapped_beside_the_plan(path, &mapped[i]);
+        int64_t allowed = (2 + mapped[i].ranks) << 19;
+        if (more < -(1 << 16) || more > allowed)
+            fail_msg("row %zu: %lld bytes more than planned", i, (long long)more);
+    }
+}
+
 static void gpus_are_refused(void **state)
 {
     struct case_plan c;
@@ -150,13 +264,17 @@ static void gpus_are_refused(void **state)
     support_close(&c);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bytes_are_those_of_the_plan),
         cmocka_unit_test(nothing_is_lost_or_doubled),
         cmocka_unit_test(reads_its_own_bytes_only),
+        cmocka_unit_test(nothing_large_beside_the_plan),
         cmocka_unit_test(gpus_are_refused),
     };
-    return cmocka_run_group_tests_name("rank/share", tests, NULL, NULL);
+    if (argc != 2)
+        return 2;
+    mkmodel = argv[1];
+    return cmocka_run_group_tests_name("rank/share", tests, temp_dir_enter, temp_dir_remove);
 }
