@@ -255,22 +255,28 @@ enum err_code changes_find(struct changes *c, const struct plan_input *in, const
 
 void changes_shortfall(const struct plan *p, char *out, size_t size)
 {
-    const struct plan_device *worst = &p->devices[0];
+    struct plan_memory worst = { .needed_bytes = INT64_MIN };
     int64_t together = 0;
-    char text[32];
-    int n = 0;
+    char needs[32], has[32], lacks[32];
+    int n = 0, n_short = 0;
 
-    for (int d = 0; d < p->n_devices; d++) {
-        int64_t slack = plan_slack(&p->devices[d]);
-        together += slack;
-        n += slack < 0;
-        if (slack < plan_slack(worst))
-            worst = &p->devices[d];
+    for (int i = 0; i < plan_memories(p); i++) {
+        struct plan_memory m;
+        if (!plan_memory_at(p, i, &m))
+            continue;
+        n++;
+        n_short += m.needed_bytes > m.available_bytes;
+        together += m.needed_bytes - m.available_bytes;
+        if (m.needed_bytes - m.available_bytes > worst.needed_bytes - worst.available_bytes)
+            worst = m;
     }
-    int at = snprintf(out, size, "%s is %s short%s", worst->name,
-                      str_bytes(text, sizeof text, -(double)plan_slack(worst)),
-                      n > 1 ? ", and others are too" : "");
-    if (together < 0 && n < p->n_devices && at > 0 && (size_t)at < size)
+    int at = snprintf(
+        out, size, "%s needs %s and has %s available, %s too little%s", worst.name,
+        str_bytes(needs, sizeof needs, (double)worst.needed_bytes),
+        str_bytes(has, sizeof has, (double)worst.available_bytes),
+        str_bytes(lacks, sizeof lacks, (double)(worst.needed_bytes - worst.available_bytes)),
+        n_short > 1 ? ", and others lack some too" : "");
+    if (together > 0 && n_short < n && at > 0 && (size_t)at < size)
         snprintf(out + at, size - (size_t)at, " (all memory together lacks %s)",
-                 str_bytes(text, sizeof text, -(double)together));
+                 str_bytes(lacks, sizeof lacks, (double)together));
 }

@@ -278,6 +278,7 @@ enum err_code inventory_read(struct inventory *m, const char *spec, struct err *
 void inventory_free(struct inventory *m)
 {
     free(m->hosts);
+    free(m->host_of);
     *m = (struct inventory){ 0 };
 }
 

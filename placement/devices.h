@@ -50,14 +50,19 @@ struct host {
     double sum_us, sum_bw; /* sums over ranks in host memory; 0: not measured */
     double int8_rate;      /* of all cores, operations per second */
     double disk_bw;        /* bytes per second                     */
+    char name[64];         /* of a probed host; "" otherwise       */
+    uint64_t
+        memory_nodes; /* bits: NUMA nodes that the memory of this process is bound to; 0: none */
+    int apart;        /* its ranks are bound to other nodes than each other: each has its share */
 };
 
 /* Starts as { 0 }; end with inventory_free. */
 struct inventory {
     struct host *hosts; /* [n], owned */
     int n;
-    int probed;  /* this machine, not a description         */
-    int guessed; /* bandwidths are assumptions, not measured */
+    int *host_of; /* [ranks] where ranks are not in the order of the hosts, owned; otherwise NULL */
+    int probed;   /* this machine, not a description         */
+    int guessed;  /* bandwidths are assumptions, not measured */
 };
 
 /* Reads a SPEC, or the file behind '@'.  Errors: ERR_USAGE, with the column and what is wanted;

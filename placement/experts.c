@@ -30,7 +30,8 @@ struct dealing {
     struct expert_layer *layers; /* [n_layers] */
     int *owners;                 /* [n_layers][n_experts] */
     double *loads;               /* [n_layers][n_devices] */
-    int64_t *room;               /* [n_devices] */
+    int64_t *room;               /* [n_devices], at pool[device] */
+    int *pool;                   /* [n_devices] a host's first rank for all of them; or itself */
     double *total;               /* [n_devices] load of all layers */
     double *speed;               /* [n_devices] bandwidth to a power, GB/s */
     int *order;                  /* [n_experts] of the layer at hand */
@@ -161,7 +162,7 @@ static void give(struct dealing *d, struct expert_layer *l, int x, int device)
     l->owner[x] = device;
     l->load[device] += (double)bytes / d->speed[device];
     d->total[device] += (double)bytes / d->speed[device];
-    d->room[device] -= bytes;
+    d->room[d->pool[device]] -= bytes;
 }
 
 /* Of candidates that have room: done first with this layer, then with all; -1 if none has. */
@@ -174,7 +175,7 @@ static int choose(const struct dealing *d, const struct expert_layer *l, const i
     for (int i = 0; i < n; i++) {
         int c = list[i];
         const struct plan_device *dev = &d->k->p->devices[c];
-        if (d->room[c] < l->bytes[dev->kind] && !even_without_room)
+        if (d->room[d->pool[c]] < l->bytes[dev->kind] && !even_without_room)
             continue;
         double load = l->load[c] + (double)l->bytes[dev->kind] / d->speed[c];
         double margin = 1e-9 * load;
@@ -334,12 +335,30 @@ static void set_speeds(struct dealing *d, double skew)
         d->speed[i] = pow(1e-9 * p->devices[i].read_bw, skew);
 }
 
+/* Ranks of a host take from what it has, not from a share of it. */
+static void find_room(struct dealing *d)
+{
+    const struct plan *p = d->k->p;
+
+    for (int i = 0; i < p->n_devices; i++) {
+        const struct plan_device *dev = &p->devices[i];
+        int first = i;
+        for (int r = 0; dev->kind == DEVICE_HOST && !p->inventory->hosts[dev->host].apart && r < i;
+             r++)
+            if (p->ranks[r].host == dev->host) {
+                first = r;
+                break;
+            }
+        d->pool[i] = first;
+        d->room[first] += plan_slack(dev);
+    }
+}
+
 static enum err_code deal(struct dealing *d, struct err *e)
 {
     const struct plan *p = d->k->p;
 
-    for (int i = 0; i < p->n_devices; i++)
-        d->room[i] = plan_slack(&p->devices[i]);
+    find_room(d);
     for (int l = 0; l < d->n_layers; l++)
         fill_layer(d, &d->layers[l], p->model->hp.n_dense + l);
     set_speeds(d, 1);
@@ -362,14 +381,15 @@ static int dealing_allocate(struct dealing *d)
     d->owners = calloc(layers * experts, sizeof *d->owners);
     d->loads = calloc(layers * devices, sizeof *d->loads);
     d->room = calloc(devices, sizeof *d->room);
+    d->pool = calloc(devices, sizeof *d->pool);
     d->total = calloc(devices, sizeof *d->total);
     d->speed = calloc(devices, sizeof *d->speed);
     d->order = calloc(experts, sizeof *d->order);
     d->list = calloc(devices, sizeof *d->list);
     d->ranges = calloc(experts, sizeof *d->ranges);
     d->free_experts = calloc(layers * experts, sizeof *d->free_experts);
-    return d->layers && d->owners && d->loads && d->room && d->total && d->speed && d->order &&
-           d->list && d->ranges && d->free_experts;
+    return d->layers && d->owners && d->loads && d->room && d->pool && d->total && d->speed &&
+           d->order && d->list && d->ranges && d->free_experts;
 }
 
 static void dealing_free(struct dealing *d)
@@ -378,6 +398,7 @@ static void dealing_free(struct dealing *d)
     free(d->owners);
     free(d->loads);
     free(d->room);
+    free(d->pool);
     free(d->total);
     free(d->speed);
     free(d->order);

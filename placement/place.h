@@ -42,8 +42,9 @@ struct planner {
     struct pulled *pulled;       /* [n_rules][PULLED_GROUPS]                                      */
 };
 
-/* plan_devices.c */
+/* plan_devices.c.  At the end the ranks of a host share what it has left. */
 enum err_code place_devices(struct plan *p, const struct inventory *inv, struct err *e);
+void place_share_memory(struct plan *p);
 
 /* resolve.c: places of all rules; what cannot be obeyed becomes an error of that rule. */
 enum err_code place_resolve(struct planner *k, struct err *e);

@@ -193,6 +193,7 @@ static enum err_code run_steps(struct planner *k, struct err *e)
     qsort(p->parts, (size_t)p->n_parts, sizeof *p->parts, by_tensor);
     warn_all_uneven(k);
     warn_without_gpu(k);
+    place_share_memory(p);
     p->fits = 1;
     for (int d = 0; d < p->n_devices; d++)
         p->fits &= plan_slack(&p->devices[d]) >= 0;

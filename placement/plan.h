@@ -51,7 +51,7 @@ struct plan_device {
     int host, rank;
     const struct gpu_kind *gpu; /* of a GPU */
     double read_bw, int8_rate;  /* bytes, operations per second */
-    int64_t capacity_bytes;
+    int64_t capacity_bytes; /* of a rank: what it needs, and its share of what its host has left */
     int64_t weights_bytes, cache_bytes, activation_bytes, staging_bytes, comm_bytes, reserve_bytes;
 };
 
@@ -144,6 +144,22 @@ static inline int64_t plan_used(const struct plan_device *d)
 static inline int64_t plan_slack(const struct plan_device *d)
 {
     return d->capacity_bytes - plan_used(d);
+}
+
+/* A memory that is full or not as a whole: a host's, which its ranks share; a GPU's; or that of a
+ * rank which is bound to NUMA nodes of its own. */
+struct plan_memory {
+    char name[80];
+    int64_t needed_bytes, available_bytes;
+    int n_ranks; /* of a host */
+};
+
+/* i: from 0 below plan_memories, hosts first.  Returns 0 if there is none at i. */
+int plan_memory_at(const struct plan *p, int i, struct plan_memory *m);
+
+static inline int plan_memories(const struct plan *p)
+{
+    return p->inventory->n + p->n_devices;
 }
 
 /* What a plan is made of. */

@@ -419,10 +419,15 @@ static void put_verdict(struct str *out, const struct report *r)
 
     str_printf(out, "<p class=\"verdict %s\">%s</p>\n", p->fits ? "yes" : "no",
                p->fits ? "It fits" : "It does not fit");
-    for (int d = 0; d < p->n_devices; d++)
-        if (plan_slack(&p->devices[d]) < 0)
-            str_printf(out, "<p class=err>%s lacks %s</p>\n", p->devices[d].name,
-                       str_bytes(buf, sizeof buf, -(double)plan_slack(&p->devices[d])));
+    for (int i = 0; i < plan_memories(p); i++) {
+        struct plan_memory m;
+        if (!plan_memory_at(p, i, &m) || m.needed_bytes <= m.available_bytes)
+            continue;
+        str_puts(out, "<p class=err>");
+        put_escaped(out, m.name);
+        str_printf(out, " lacks %s</p>\n",
+                   str_bytes(buf, sizeof buf, (double)(m.needed_bytes - m.available_bytes)));
+    }
     for (int i = 0; i < r->n_advice; i++) {
         str_puts(out, i ? "<p>or " : "<p>Try ");
         put_escaped(out, r->advice[i]);

@@ -91,6 +91,20 @@ static json_t *device_row(const struct report *r, int i)
         "capacity_bytes", bytes(d->capacity_bytes), "slack_bytes", bytes(plan_slack(d)));
 }
 
+static json_t *host_row(const struct report *r, int i)
+{
+    const struct host *h = &r->plan->inventory->hosts[i];
+    int64_t used = 0;
+
+    for (int k = 0; k < r->plan->n_ranks; k++)
+        if (r->plan->ranks[k].host == i)
+            used += plan_used(&r->plan->devices[k]);
+    return json_pack("{s:o,s:i,s:o,s:o,s:o}", "name",
+                     *h->name ? text_or_null(h->name) : json_null(), "ranks", h->ranks,
+                     "used_bytes", bytes(used), "capacity_bytes", bytes(h->ram_bytes),
+                     "slack_bytes", bytes(h->ram_bytes - used));
+}
+
 /* By hand: of these rows there may be a hundred thousand.  Devices, reasons and axes are ours and
  * need no escapes. */
 static void put_part(struct str *out, const struct plan *p, const struct plan_part *part)
@@ -180,6 +194,7 @@ void report_json(struct str *out, const struct report *r)
                         plan_cache_name(p->opt.cache_type), "ranks", p->n_ranks, "gpus",
                         p->n_gpus));
     put_rows(out, "rules", r, r->rules->n, rule_row);
+    put_rows(out, "hosts", r, p->inventory->n, host_row);
     put_rows(out, "devices", r, p->n_devices, device_row);
     put_field(out, "predict", prediction(p));
     put_field(out, "errors", texts_of(r, FINDING_ERROR));

@@ -108,15 +108,16 @@ static void put_verdict(struct str *out, const struct report *r)
         return;
     }
     str_puts(out, "It does not fit.\n");
-    int shown = 0, more = 0;
-    for (int d = 0; d < p->n_devices; d++)
-        if (plan_slack(&p->devices[d]) < 0 && shown++ < MAX_LISTED)
-            str_printf(out, "  %s lacks %s\n", p->devices[d].name,
-                       str_bytes(lacks, sizeof lacks, -(double)plan_slack(&p->devices[d])));
-        else
-            more += plan_slack(&p->devices[d]) < 0;
-    if (more)
-        str_printf(out, "  and %d more devices\n", more);
+    int shown = 0;
+    for (int i = 0; i < plan_memories(p); i++) {
+        struct plan_memory m;
+        if (plan_memory_at(p, i, &m) && m.needed_bytes > m.available_bytes && shown++ < MAX_LISTED)
+            str_printf(
+                out, "  %s lacks %s\n", m.name,
+                str_bytes(lacks, sizeof lacks, (double)(m.needed_bytes - m.available_bytes)));
+    }
+    if (shown > MAX_LISTED)
+        str_printf(out, "  and %d more\n", shown - MAX_LISTED);
     for (int i = 0; i < r->n_advice; i++) {
         str_puts(out, i ? "  or:  " : "  try: ");
         put_wrapped(out, 7, 7, r->advice[i]);
@@ -207,14 +208,47 @@ static void put_groups(struct str *out, const struct plan *p)
 
 /* ---- Devices ------------------------------------------------------------------------- */
 
-static void put_device(struct str *out, const struct plan_device *d)
+static void put_room(struct str *out, int64_t capacity, int64_t slack)
+{
+    put_bytes(out, (double)capacity, 8);
+    put_bytes(out, (double)slack, 8);
+    str_puts(out, slack < 0 ? " <-\n" : "\n");
+}
+
+/* Ranks that share the memory of a host: a row of the host says what is left. */
+static int shares_memory(const struct plan *p, const struct plan_device *d)
+{
+    const struct host *h = &p->inventory->hosts[d->host];
+
+    return d->kind == DEVICE_HOST && h->ranks > 1 && !h->apart;
+}
+
+static void put_device(struct str *out, const struct plan *p, const struct plan_device *d)
 {
     str_printf(out, "%-9.9s %4d", d->name, d->host);
     for (int i = 0; i < N_DEVICE_PIECES; i++)
         put_bytes(out, (double)report_piece(d, i), 8);
-    put_bytes(out, (double)d->capacity_bytes, 8);
-    put_bytes(out, (double)plan_slack(d), 8);
-    str_puts(out, plan_slack(d) < 0 ? " <-\n" : "\n");
+    if (shares_memory(p, d))
+        str_puts(out, "\n");
+    else
+        put_room(out, d->capacity_bytes, plan_slack(d));
+}
+
+/* What the ranks of host h take together, where that is what counts. */
+static void put_host(struct str *out, const struct plan *p, int h)
+{
+    int64_t pieces[N_DEVICE_PIECES] = { 0 };
+    struct plan_memory m;
+
+    if (!plan_memory_at(p, h, &m) || m.n_ranks < 2)
+        return;
+    for (int r = 0; r < p->n_ranks; r++)
+        for (int i = 0; p->ranks[r].host == h && i < N_DEVICE_PIECES; i++)
+            pieces[i] += report_piece(&p->devices[r], i);
+    str_printf(out, "%-9.9s %4d", "together", h);
+    for (int i = 0; i < N_DEVICE_PIECES; i++)
+        put_bytes(out, (double)pieces[i], 8);
+    put_room(out, m.available_bytes, m.available_bytes - m.needed_bytes);
 }
 
 /* Of many devices: the fullest of a kind. */
@@ -233,7 +267,9 @@ static void put_fullest(struct str *out, const struct plan *p, enum device_kind 
     }
     if (!fullest)
         return;
-    put_device(out, fullest);
+    put_device(out, p, fullest);
+    if (kind == DEVICE_HOST)
+        put_host(out, p, fullest->host);
     str_printf(out, "%14s is the fullest of %d %s\n", "", n,
                kind == DEVICE_GPU ? "GPUs" : "host memories, one for each rank");
 }
@@ -248,7 +284,9 @@ static void put_devices(struct str *out, const struct plan *p)
         str_printf(out, " %8.8s", i == 2 ? "activ." : report_piece_names[i]);
     str_printf(out, " %8s %8s\n", "capacity", "slack");
     for (int i = 0; !many && i < p->n_devices; i++)
-        put_device(out, &p->devices[i]);
+        put_device(out, p, &p->devices[i]);
+    for (int h = 0; !many && h < p->inventory->n; h++)
+        put_host(out, p, h);
     if (many) {
         put_fullest(out, p, DEVICE_HOST);
         put_fullest(out, p, DEVICE_GPU);

@@ -20,27 +20,41 @@ struct answer {
     cpu_set_t cpus;
 };
 
-/* Ranks of one host that stand one after the other are a host of the plan, so that rank r of the
- * plan is rank r of the group.  Cores: ranks that are bound apart have their own. */
-static struct host join(const struct answer *a, int n)
+/* Memory of the ranks of a host: all of it for all, or where they are bound to other NUMA nodes
+ * than each other, for every rank as much as the least of them has. */
+static void join_memory(struct host *h, const struct answer *const *a, int n)
 {
-    struct host h = a[0].host;
+    int64_t least = INT64_MAX;
+
+    for (int i = 0; i < n; i++) {
+        int sharing = 0;
+        for (int k = 0; k < n; k++)
+            sharing += a[k]->host.memory_nodes == a[i]->host.memory_nodes;
+        int64_t own = a[i]->host.ram_bytes / sharing;
+        least = own < least ? own : least;
+        h->apart |= sharing < n;
+    }
+    h->ram_bytes = least * n;
+}
+
+/* Cores: ranks that are bound apart have their own. */
+static struct host join(const struct answer *const *a, int n)
+{
+    struct host h = a[0]->host;
     int cores = 0;
 
     h.ranks = n;
+    join_memory(&h, a, n);
     for (int i = 0; i < n; i++) {
-        if (a[i].host.ram_bytes < h.ram_bytes)
-            h.ram_bytes = a[i].host.ram_bytes;
-        cores += a[i].host.cores;
-        if (i > 0 && CPU_EQUAL(&a[i].cpus, &a[0].cpus))
-            cores = a[0].host.cores;
+        cores += a[i]->host.cores;
+        if (i > 0 && CPU_EQUAL(&a[i]->cpus, &a[0]->cpus))
+            cores = a[0]->host.cores;
     }
     h.int8_rate *= (double)cores / h.cores;
     h.cores = cores;
     return h;
 }
 
-/* Ranks of a host that are not together share its memory all the same. */
 static int ranks_of_host(const struct comm *c, int rank)
 {
     int n = 1;
@@ -60,17 +74,22 @@ static int are_apart(const struct comm *c, const struct answer *a)
     return 0;
 }
 
-static void join_all(struct inventory *m, const struct comm *c, const struct answer *a)
+/* Hosts are numbered by their first ranks.  of_host: room for an answer of every rank. */
+static void join_all(struct inventory *m, const struct comm *c, const struct answer *all,
+                     const struct answer **of_host)
 {
     int size = comm_size(c);
 
     m->n = 0;
-    for (int r = 0, next; r < size; r = next) {
-        for (next = r + 1; next < size && comm_host_index(c, next) == comm_host_index(c, r);)
-            next++;
-        struct host h = join(a + r, next - r);
-        h.ram_bytes = h.ram_bytes / ranks_of_host(c, r) * (next - r);
-        m->hosts[m->n++] = h;
+    for (int r = 0; r < size; r++) {
+        int n = 0;
+        m->host_of[r] = comm_host_index(c, r);
+        if (m->host_of[r] < m->n)
+            continue;
+        for (int q = r; q < size; q++)
+            if (comm_host_index(c, q) == m->host_of[r])
+                of_host[n++] = &all[q];
+        m->hosts[m->n++] = join(of_host, n);
     }
 }
 
@@ -93,23 +112,28 @@ enum err_code processes_inventory(struct planning *x, struct comm *c, int *apart
 {
     size_t size = (size_t)comm_size(c);
     struct answer *all = calloc(size, sizeof *all);
-    struct host *hosts = calloc(size, sizeof *hosts);
+    const struct answer **of_host = calloc(size, sizeof *of_host);
+    struct inventory joined = { .probed = 1,
+                                .hosts = calloc(size, sizeof *joined.hosts),
+                                .host_of = calloc(size, sizeof *joined.host_of) };
     enum err_code rc = ERR_NOMEM;
 
-    if (all && hosts) {
+    if (all && of_host && joined.hosts && joined.host_of) {
         rc = ask_all(x, c, all, e);
     } else {
         (void)err_set(e, rc, "no memory to plan for %d ranks", comm_size(c));
         (void)comm_share_error(c, rc, e);
     }
     if (rc == ERR_OK) {
-        free(x->inventory.hosts);
-        x->inventory.hosts = hosts;
-        hosts = NULL;
-        join_all(&x->inventory, c, all);
+        joined.guessed = x->inventory.guessed;
+        join_all(&joined, c, all, of_host);
         *apart = are_apart(c, all);
+        inventory_free(&x->inventory);
+        x->inventory = joined;
+        joined = (struct inventory){ 0 };
     }
-    free(hosts);
+    inventory_free(&joined);
+    free(of_host);
     free(all);
     return rc;
 }

@@ -4,6 +4,7 @@
 
 #include <time.h>
 
+#include "placement/changes.h"
 #include "rank/engine.h"
 
 static const char *const small_models[] = { "tiny-v2-f16", "tiny-v3-q4_k_m",
@@ -346,6 +347,87 @@ static void too_small(void **state)
     support_close(&c);
 }
 
+/* Ranks of a host share its memory: what counts is what they take together. */
+static void ranks_share_a_host(void **state)
+{
+    char path[512], why[256];
+    struct case_plan c;
+
+    (void)state;
+    snprintf(path, sizeof path, "%s/models/tiny-v3-q4_k_m.gguf", TEST_DATA);
+    support_open(&c, path, "host(ram=64G,bw=20G,ranks=3),host(ram=64G,bw=20G)", "exps=RANK1");
+    support_plan(&c);
+    struct host *h = &c.inventory.hosts[0];
+    int64_t needed = 0, most = plan_used(&c.plan.devices[1]), left = h->ram_bytes;
+    for (int r = 0; r < 3; r++) {
+        needed += plan_used(&c.plan.devices[r]);
+        left -= c.plan.devices[r].capacity_bytes;
+    }
+    assert_int_equal(left, 0);
+    assert_true(most > needed / 3);
+    assert_true(c.plan.fits);
+    for (int lacks = 0; lacks < 2; lacks++) {
+        plan_free(&c.plan);
+        h->ram_bytes = needed - lacks;
+        support_plan(&c);
+        assert_int_equal(c.plan.fits, !lacks);
+    }
+    changes_shortfall(&c.plan, why, sizeof why);
+    assert_non_null(strstr(why, "host 0 needs "));
+    assert_non_null(strstr(why, " available, 1 B too little"));
+    plan_free(&c.plan);
+    h->ram_bytes = needed;
+    h->apart = 1; /* bound to nodes: a rank cannot take what others leave */
+    support_plan(&c);
+    assert_false(c.plan.fits);
+    changes_shortfall(&c.plan, why, sizeof why);
+    assert_non_null(strstr(why, "RANK1 needs "));
+    support_close(&c);
+}
+
+/* What rules leave goes where the host has room, whichever rank has how much already. */
+static void free_experts_fill_a_host(void **state)
+{
+    char path[512];
+    struct case_plan c;
+    int64_t needed = 0;
+
+    (void)state;
+    snprintf(path, sizeof path, "%s/models/tiny-v3-q4_k_m.gguf", TEST_DATA);
+    support_open(&c, path, "2*host(ram=64G,bw=20G,ranks=2)", "blk\\.1\\..*exps=RANK1");
+    support_plan(&c);
+    for (int r = 0; r < 2; r++)
+        needed += plan_used(&c.plan.devices[r]);
+    plan_free(&c.plan);
+    c.inventory.hosts[0].ram_bytes = needed;
+    support_plan(&c);
+    assert_true(c.plan.fits);
+    assert_true(plan_slack(&c.plan.devices[0]) + plan_slack(&c.plan.devices[1]) < needed / 1000);
+    support_close(&c);
+}
+
+/* Where mpirun deals ranks out over the hosts, ranks 0 and 1 are the first of theirs. */
+static void ranks_in_turn(void **state)
+{
+    static const int host_of[] = { 0, 1, 0, 1, 1 };
+    char path[512];
+    struct case_plan c;
+
+    (void)state;
+    snprintf(path, sizeof path, "%s/models/tiny-v3-q4_k_m.gguf", TEST_DATA);
+    support_open(&c, path, "host(ram=8G,bw=20G,ranks=2),host(ram=8G,bw=20G,ranks=3)", NULL);
+    c.inventory.host_of = calloc(5, sizeof(int));
+    assert_non_null(c.inventory.host_of);
+    memcpy(c.inventory.host_of, host_of, sizeof host_of);
+    support_plan(&c);
+    support_check_complete(&c);
+    for (int r = 0; r < 5; r++) {
+        assert_int_equal(c.plan.ranks[r].host, host_of[r]);
+        assert_int_equal(c.plan.devices[r].comm_bytes > c.plan.devices[2].comm_bytes, r < 2);
+    }
+    support_close(&c);
+}
+
 /* A rule that is wrong in every layer is told of once. */
 static void layers_that_are_alike(void **state)
 {
@@ -439,6 +521,9 @@ int main(void)
         cmocka_unit_test(real_shapes_are_the_engine),
         cmocka_unit_test(big_cluster),
         cmocka_unit_test(too_small),
+        cmocka_unit_test(ranks_share_a_host),
+        cmocka_unit_test(free_experts_fill_a_host),
+        cmocka_unit_test(ranks_in_turn),
         cmocka_unit_test(context_of_what_does_not_fit),
         cmocka_unit_test(ranks_without_a_gpu),
         cmocka_unit_test(layers_that_are_alike),

@@ -91,7 +91,7 @@ static void text_says_what_is_missing(void **state)
     w.r.advice = advice;
     w.r.n_advice = 1;
     report_text(&w.out, &w.r);
-    assert_non_null(strstr(text_of(&w), "RANK0 lacks "));
+    assert_non_null(strstr(text_of(&w), "host 0 lacks "));
     assert_non_null(strstr(text_of(&w), "try: a bigger machine\n"));
     written_free(&w);
 }
