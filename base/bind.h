@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* base/bind.h - ranks of one host on cores of their own.
  *
- * The cores that a thread may use are dealt to ranks in the order of the topology, so that a
- * rank's cores lie in one NUMA node where that is possible, and memory that its threads touch
- * first lies beside them.
+ * The cores that a thread may use are dealt to ranks node by node if the number of NUMA nodes
+ * divides that of the ranks, and otherwise in the order of the topology: a rank's cores lie in one
+ * node where that is possible, and memory that its threads touch first lies beside them.
  */
 #ifndef BASE_BIND_H
 #define BASE_BIND_H
@@ -19,6 +19,9 @@ struct bind {
 
 void bind_open(struct bind *b);
 void bind_close(struct bind *b);
+
+/* NUMA nodes with cores that the thread may use; nodes that share their cores count as one. */
+int bind_count_nodes(const struct bind *b);
 
 /* part: the cores of rank i of n.  Returns 0, and leaves part alone, for one rank and where there
  * are less than n_threads for each. */

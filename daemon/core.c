@@ -13,6 +13,7 @@
 #include "daemon/journal.h"
 #include "daemon/launch.h"
 #include "daemon/status_board.h"
+#include "session/planning.h"
 
 /* ---- Callbacks ------------------------------------------------------------- */
 
@@ -136,7 +137,7 @@ static enum err_code start_ranks(struct core *d, struct err *e)
     struct ranks_options o = { .program = d->program,
                                .words = d->words.v,
                                .n_words = (int)d->words.n,
-                               .n_ranks = d->opt->ranks > 1 ? (int)d->opt->ranks : 1,
+                               .n_ranks = planning_ranks(d->opt),
                                .launch = d->opt->launch,
                                .in_job = d->job.rank >= 0,
                                .run_dir = d->run_dir,

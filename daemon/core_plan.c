@@ -15,7 +15,7 @@ enum err_code core_plan(struct core *d, struct err *e)
 
     if (o->launch || (d->job.rank >= 0 && !d->job.one_host))
         return ERR_OK;
-    x.ranks = d->job.rank >= 0 ? d->job.size : o->ranks > 0 ? (int)o->ranks : 1;
+    x.ranks = d->job.rank >= 0 ? d->job.size : planning_ranks(o);
     rc = planning_make(&x, d->model, e);
     if (rc == ERR_OK) {
         planning_log(&x);

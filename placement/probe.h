@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* placement/probe.h - this machine as a description: NUMA nodes, memory, cores. */
+/* placement/probe.h - this machine as a description: NUMA nodes, memory, cores.
+ *
+ * Only what this process may use counts: its cores, the nodes that they belong to, and the memory
+ * that control groups and numactl leave it.
+ */
 #ifndef PLACEMENT_PROBE_H
 #define PLACEMENT_PROBE_H
 
@@ -9,6 +13,9 @@
  * an assumption until it is measured (m->guessed).  GPUs are not looked for: this build has no
  * CUDA plug-in.  Errors: ERR_IO, the topology cannot be read; ERR_NOMEM. */
 enum err_code inventory_probe(struct inventory *m, struct err *e);
+
+/* How many ranks suit this machine: one for each NUMA node; 1 where that cannot be known. */
+int probe_ranks(void);
 
 /* "AMD EPYC 9654 96-Core Processor" */
 void probe_cpu_name(char *name, size_t size);

@@ -45,6 +45,11 @@ enum err_code planning_probe(struct planning *x, struct err *e)
     return use_profile(x, e);
 }
 
+int planning_ranks(const struct options *o)
+{
+    return o->ranks > 0 ? (int)o->ranks : probe_ranks();
+}
+
 static enum err_code read_machine(struct planning *x, struct err *e)
 {
     if (x->inventory.n > 0)

@@ -30,6 +30,9 @@ struct planning {
  * the same.  Errors: those of inventory_probe, profile_read. */
 enum err_code planning_probe(struct planning *x, struct err *e);
 
+/* How many ranks a program of this host makes: --ranks, otherwise one for each NUMA node. */
+int planning_ranks(const struct options *o);
+
 /* Wrong rules and a plan that does not fit are no errors yet: planning_judge.
  * Errors: ERR_USAGE, options or rules that cannot be read; ERR_IO; ERR_NOMEM. */
 enum err_code planning_make(struct planning *x, const struct model *m, struct err *e);

@@ -66,7 +66,7 @@ int session_ranks(const struct options *o)
 {
     if (comm)
         return comm_size(comm);
-    return o->ranks > 0 ? (int)o->ranks : 1;
+    return planning_ranks(o);
 }
 
 static struct engine_options engine_options_of(const struct options *o, char isa[16])

@@ -47,6 +47,47 @@ static void cores_are_dealt(void **state)
     bind_close(&b);
 }
 
+static void nodes_are_counted(void **state)
+{
+    static const struct {
+        const char *machine, *allowed;
+        int nodes;
+    } rows[] = {
+        {"numa:1 core:4 pu:2",                "0-7",   1},
+        { "numa:2 core:4 pu:1",               "0-7",   2},
+        { "numa:2 core:4 pu:1",               "0-3",   1},
+        { "numa:4 core:2 pu:1",               "1,4-7", 3},
+        { "pack:2 [numa] [numa] core:2 pu:1", "0-3",
+         2                                              }, /* two kinds of memory beside the same cores */
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct bind b = machine(rows[i].machine, rows[i].allowed);
+        assert_int_equal(bind_count_nodes(&b), rows[i].nodes);
+        bind_close(&b);
+    }
+    assert_int_equal(bind_count_nodes(&(struct bind){ 0 }), 1);
+}
+
+/* Part of a node is left: its rank has no core of the other, unless that takes too few threads. */
+static void nodes_are_not_mixed(void **state)
+{
+    struct bind b = machine("numa:2 core:4 pu:1", "3-7");
+
+    (void)state;
+    assert_part(&b, 0, 2, 1, "3");
+    assert_part(&b, 1, 2, 1, "4-7");
+    assert_part(&b, 0, 2, 2, "3-4"); /* two threads each */
+    assert_part(&b, 1, 2, 2, "5-7");
+    assert_part(&b, 1, 3, 1, "4-5"); /* nodes do not divide the ranks */
+    bind_close(&b);
+    b = machine("numa:2 core:4 pu:1", "0-7");
+    assert_part(&b, 1, 4, 2, "2-3");
+    assert_part(&b, 2, 4, 2, "4-5");
+    bind_close(&b);
+}
+
 /* Numbers of the system may alternate between nodes; a rank gets one node all the same. */
 static void order_is_the_topology(void **state)
 {
@@ -79,6 +120,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(cores_are_dealt),
+        cmocka_unit_test(nodes_are_counted),
+        cmocka_unit_test(nodes_are_not_mixed),
         cmocka_unit_test(order_is_the_topology),
         cmocka_unit_test(this_machine_binds_and_lets_go),
     };

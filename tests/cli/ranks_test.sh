@@ -40,6 +40,14 @@ same 'placed by rules'
 run 0 logits -m "$v3" --tokens $ids -o "$work/other.npy" --ranks 2 -t 1 --cpu-moe
 same '--cpu-moe'
 run 0 logits -m "$v3" --tokens $ids -o "$work/other.npy" --ranks 2 -t 1 --reduce f32
+# Without --ranks, one for each NUMA node of a machine that hwloc is told of.
+export HWLOC_SYNTHETIC='numa:3 core:2 pu:1'
+run 0 logits -m "$v3" --tokens $ids -o "$work/other.npy" -t 1
+same 'a rank for each node'
+says err 'RANK2: '
+run 0 plan "$v3"
+says out 'machine   1 host, 3 ranks'
+unset HWLOC_SYNTHETIC
 run 2 logits -m "$v3" --tokens $ids -o "$work/other.npy" --ranks 2 -ot 'exps=RANK2'
 says err 'no RANK2: this plan has 2 ranks'
 run 2 logits -m "$v3" --tokens $ids -o "$work/other.npy" -ot 'exps=CUDA0'
