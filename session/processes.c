@@ -82,11 +82,12 @@ static void join_all(struct inventory *m, const struct comm *c, const struct ans
 
     m->n = 0;
     for (int r = 0; r < size; r++) {
-        int n = 0;
+        int n = 1;
         m->host_of[r] = comm_host_index(c, r);
         if (m->host_of[r] < m->n)
             continue;
-        for (int q = r; q < size; q++)
+        of_host[0] = &all[r];
+        for (int q = r + 1; q < size; q++)
             if (comm_host_index(c, q) == m->host_of[r])
                 of_host[n++] = &all[q];
         m->hosts[m->n++] = join(of_host, n);
