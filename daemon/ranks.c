@@ -159,12 +159,13 @@ static enum err_code build_command(struct ranks *r, struct err *e)
 
 /* ---- Output of children ---------------------------------------------------- */
 
-/* A whole line: it is the child's own words, with its name in front of them. */
+/* A whole line: it is the child's own words, with its name in front of them.  Under -q it says only
+ * what matters. */
 static void take_line(struct ranks *r)
 {
     if (r->line.len == 0)
         return;
-    log_info("%s", r->line.data);
+    log_error("%s", r->line.data);
     str_clear(&r->last_line);
     str_append(&r->last_line, r->line.data, r->line.len);
     str_clear(&r->line);

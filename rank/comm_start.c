@@ -13,7 +13,7 @@
 #include "base/log.h"
 #include "rank/comm_start.h"
 
-enum { STALE_MS = 1000, EXIT_GROUP_FAILED = 70 };
+enum { STALE_MS = 1000, LOOK_S = 1, LOOKS = 3, EXIT_GROUP_FAILED = 70 };
 
 /* ---- The environment ----------------------------------------------------------------- */
 
@@ -96,33 +96,194 @@ enum err_code comm_find_job(struct comm_job *job, struct err *e)
     return job->rank < 0 ? ERR_OK : check_stale(e);
 }
 
+/* ---- The other ranks of this host ------------------------------------------------------ */
+
+/* mpirun does not mind a rank that ends with status 0 before any has begun MPI, and the others wait
+ * for it.  The processes of this host are children of one daemon, mpirun's own here; what each is
+ * stands in its environment. */
+struct siblings {
+    pid_t parent; /* 0: nothing is known */
+    int n;
+    char job[128]; /* what all of the job have as PMIX_NAMESPACE */
+    int *rank_of;  /* [n] as seen so far, otherwise -1 */
+    char *alive;   /* [n] */
+};
+
+/* A variable of a process.  Returns 1, 0: it has none, or has ended; -1: that cannot be read. */
+static int variable_of(pid_t pid, const char *name, char *out, size_t n)
+{
+    char path[40], *word = NULL;
+    size_t room = 0, length = strlen(name);
+    int found = 0;
+
+    (void)snprintf(path, sizeof path, "/proc/%d/environ", (int)pid);
+    FILE *f = fopen(path, "re");
+    if (!f)
+        return errno == ENOENT ? 0 : -1;
+    while (!found && getdelim(&word, &room, '\0', f) > 0)
+        if (strncmp(word, name, length) == 0 && word[length] == '=') {
+            (void)snprintf(out, n, "%s", word + length + 1);
+            found = 1;
+        }
+    if (!found && ferror(f))
+        found = -1;
+    free(word);
+    (void)fclose(f);
+    return found;
+}
+
+static pid_t parent_of(pid_t pid)
+{
+    char path[40];
+    int parent = 0;
+
+    (void)snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    FILE *f = fopen(path, "re");
+    if (f && fscanf(f, "%*d (%*[^)]) %*c %d", &parent) != 1)
+        parent = 0;
+    if (f)
+        (void)fclose(f);
+    return parent;
+}
+
+/* Shells, and a latentd that has started its rank, stand between. */
+static pid_t find_parent(const char *job)
+{
+    char name[128];
+    pid_t pid = getppid();
+
+    while (pid > 1 && variable_of(pid, "PMIX_NAMESPACE", name, sizeof name) == 1 &&
+           strcmp(name, job) == 0)
+        pid = parent_of(pid);
+    return pid > 1 ? pid : 0;
+}
+
+static void siblings_open(struct siblings *s)
+{
+    const char *job = getenv("PMIX_NAMESPACE");
+
+    *s = (struct siblings){ .n = number_of("OMPI_COMM_WORLD_LOCAL_SIZE") };
+    if (!job || s->n < 2 || number_of("OMPI_COMM_WORLD_LOCAL_RANK") < 0)
+        return;
+    (void)snprintf(s->job, sizeof s->job, "%s", job);
+    s->rank_of = malloc((size_t)s->n * sizeof *s->rank_of);
+    s->alive = malloc((size_t)s->n);
+    if (!s->rank_of || !s->alive)
+        return;
+    for (int i = 0; i < s->n; i++)
+        s->rank_of[i] = -1;
+    s->parent = find_parent(s->job);
+}
+
+static void siblings_close(struct siblings *s)
+{
+    free(s->rank_of);
+    free(s->alive);
+}
+
+/* Returns 0 if what this process is cannot be known. */
+static int note_child(struct siblings *s, pid_t pid)
+{
+    char text[128];
+    int got = variable_of(pid, "PMIX_NAMESPACE", text, sizeof text);
+
+    if (got <= 0 || strcmp(text, s->job) != 0)
+        return got == 0;
+    if (variable_of(pid, "OMPI_COMM_WORLD_LOCAL_RANK", text, sizeof text) != 1)
+        return 1;
+    int local = atoi(text);
+    if (local >= 0 && local < s->n) {
+        s->alive[local] = 1;
+        if (variable_of(pid, "OMPI_COMM_WORLD_RANK", text, sizeof text) == 1)
+            s->rank_of[local] = atoi(text);
+    }
+    return 1;
+}
+
+/* The first that is not there, or -1: all are, or it cannot be known. */
+static int find_missing(struct siblings *s)
+{
+    char path[64];
+    int pid, known = 1;
+
+    if (!s->parent)
+        return -1;
+    memset(s->alive, 0, (size_t)s->n);
+    (void)snprintf(path, sizeof path, "/proc/%d/task/%d/children", (int)s->parent, (int)s->parent);
+    FILE *f = fopen(path, "re");
+    while (f && known && fscanf(f, "%d", &pid) == 1)
+        known = note_child(s, pid);
+    if (f)
+        (void)fclose(f);
+    const char *gone = memchr(s->alive, 0, (size_t)s->n);
+    return f && known && gone ? (int)(gone - s->alive) : -1;
+}
+
+/* Said by the first of those that are there. */
+static void say_missing(const struct siblings *s, int local)
+{
+    const char *first = memchr(s->alive, 1, (size_t)s->n);
+    char host[65] = "", name[40];
+
+    if (!first || first - s->alive != number_of("OMPI_COMM_WORLD_LOCAL_RANK"))
+        return;
+    (void)gethostname(host, sizeof host - 1);
+    if (s->rank_of[local] >= 0)
+        (void)snprintf(name, sizeof name, "rank %d", s->rank_of[local]);
+    else
+        (void)snprintf(name, sizeof name, "the rank that is number %d of %d", local + 1, s->n);
+    log_error("%s on host %s has ended before it came to the others, which end too; see what was "
+              "started there",
+              name, host);
+}
+
 /* ---- A guard of the start ------------------------------------------------------------- */
+
+/* Until the next look, or the end.  Returns whether it was told to stop. */
+static int guard_wait(struct comm_guard *g)
+{
+    struct timespec until;
+    int late = 0;
+
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += LOOK_S;
+    while (!g->done && late != ETIMEDOUT)
+        late = pthread_cond_timedwait(&g->changed, &g->lock, &until);
+    return g->done;
+}
 
 static void *guard_thread(void *arg)
 {
     struct comm_guard *g = arg;
-    int late = 0;
+    struct siblings s;
+    int missed = 0, last = -1;
 
+    siblings_open(&s);
     pthread_mutex_lock(&g->lock);
-    while (!g->done && late != ETIMEDOUT)
-        late = pthread_cond_timedwait(&g->changed, &g->lock, &g->end);
-    int done = g->done;
+    for (int waited_s = LOOK_S; !guard_wait(g); waited_s += LOOK_S) {
+        int missing = find_missing(&s); /* not at once: mpirun may not have started it yet */
+        missed = missing < 0 ? 0 : missing == last ? missed + 1 : 1;
+        last = missing;
+        if (missed >= LOOKS)
+            say_missing(&s, missing);
+        else if (waited_s * 1000 >= g->ms)
+            log_error("not all ranks have come within %.0f s of the start; one is stopped, or its "
+                      "host cannot be reached",
+                      g->ms * 1e-3);
+        else
+            continue;
+        _exit(EXIT_GROUP_FAILED);
+    }
     pthread_mutex_unlock(&g->lock);
-    if (done)
-        return NULL;
-    log_error("not all ranks have come within %.0f s of the start; one is stopped, or its host "
-              "cannot be reached",
-              g->ms * 1e-3);
-    _exit(EXIT_GROUP_FAILED);
+    siblings_close(&s);
+    return NULL;
 }
 
 void comm_guard_start(struct comm_guard *g, int ms)
 {
     pthread_mutex_init(&g->lock, NULL);
     pthread_cond_init(&g->changed, NULL);
-    clock_gettime(CLOCK_REALTIME, &g->end);
     g->ms = ms;
-    g->end.tv_sec += ms / 1000;
     g->started = pthread_create(&g->thread, NULL, guard_thread, g) == 0;
 }
 

@@ -4,16 +4,15 @@
 #define RANK_COMM_START_H
 
 #include <pthread.h>
-#include <time.h>
 
 #include "rank/comm.h"
 
-/* MPI_Init waits for ever for a rank that does not come: the guard ends this process then. */
+/* MPI_Init waits for ever for a rank that does not come.  The guard ends this process after `ms`,
+ * or when a rank of this host has ended: then one line says which. */
 struct comm_guard {
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    struct timespec end;
     int ms, done, started;
 };
 

@@ -92,7 +92,7 @@ export ASAN_OPTIONS=detect_leaks=0 # MPI keeps memory to the end
 mpi() {
     local want=$1 n=$2 got
     shift 2
-    timeout 60 "$mpirun" --oversubscribe --bind-to none -np "$n" "$latent" "$@" \
+    timeout 60 "$mpirun" -q --mca odls_base_sigkill_timeout 0 --oversubscribe --bind-to none -np "$n" "$latent" "$@" \
         >"$work/out" 2>"$work/err" </dev/null
     got=$?
     [ "$got" = "$want" ] || fail "$n x latent $*: exit $got, want $want: $(head -c 400 "$work/err")"
@@ -118,6 +118,14 @@ mpi 2 2 generate -m "$v3" -p x --ranks 3
 says err 'mpirun has started 2'
 mpi 1 2 generate -m "$work/none.gguf" -p x
 [ "$(grep -c '^latent: ' "$work/err")" = 1 ] || fail "not one line: $(cat "$work/err")"
+
+# What runs on no ranks happens once, and what all get wrong is said once.
+mpi 0 3 plan "$v3"
+[ "$(grep -c 'It fits' "$work/out")" = 1 ] || fail 'not planned once'
+mpi 0 3 convert "$v3" "$work/converted.gguf" --layout legacy
+mpi 2 3 generate --bogus
+[ "$(cat "$work/err")" = 'latent: --bogus: no such option; latent help generate lists all' ] ||
+    fail "not said once: $(cat "$work/err")"
 
 # Ranks that were started with different options or files load nothing.
 cat >"$work/differs" <<'EOF'
@@ -148,22 +156,45 @@ differ "-m $v3" "-m $v3 --reduce f32" --reduce
 differ "-m $v3 -ot exps=RANK0" "-m $v3 -ot exps=RANK1" -ot
 differ "-m $v3 --rules $work/rules0" "-m $v3 --rules $work/rules1" plan
 
-# A rank that is killed ends all of them soon, and somebody says which; a hasty mpirun may be the
-# only one that still can.
-timeout 60 "$mpirun" --oversubscribe --bind-to none --mca odls_base_sigkill_timeout 0 -np 3 \
-    "$latent" bench -m "$v3" --pp 512 --tg 64 -r 1000 -t 1 >"$work/out" 2>"$work/err" </dev/null &
-job=$!
-for _ in $(seq 200); do grep -q 'RANK2: ' "$work/err" && break; sleep 0.1; done
-ranks=$(pgrep -P "$(pgrep -P $job)")
-kill -KILL "$(echo "$ranks" | tail -n 1)"
-wait $job && fail 'exit 0 without a rank'
-grep -q 'rank 2' "$work/err" || fail "the killed rank is not named: $(tail -c 300 "$work/err")"
 # alive PID: and not only waiting to be reaped
 alive() { grep -q '^State:[[:space:]]*[^ZX[:space:]]' "/proc/$1/status" 2>/dev/null; }
-for p in $ranks; do
-    for _ in $(seq 50); do alive "$p" || break; sleep 0.1; done
-    alive "$p" && fail "rank $p lives on"
-done
+# kill_last SIGNAL OPTION...: to the last of three ranks, with options of mpirun.  All end soon.
+kill_last() {
+    local signal=$1 job ranks p
+    shift
+    timeout 60 "$mpirun" --oversubscribe --bind-to none "$@" -np 3 "$latent" bench -m "$v3" --pp 512 \
+        --tg 64 -r 1000 -t 1 --record-experts "$work/killed" >"$work/out" 2>"$work/err" </dev/null &
+    job=$!
+    for _ in $(seq 200); do grep -q 'RANK2: ' "$work/err" && break; sleep 0.1; done
+    ranks=$(pgrep -P "$(pgrep -P $job)")
+    kill "-$signal" "$(echo "$ranks" | tail -n 1)"
+    wait $job
+    status=$?
+    for p in $ranks; do
+        for _ in $(seq 50); do alive "$p" || break; sleep 0.1; done
+        alive "$p" && fail "rank $p lives on"
+    done
+}
+# Somebody says which; a hasty mpirun may be the only one that still can.
+kill_last KILL --mca odls_base_sigkill_timeout 0
+[ $status != 0 ] || fail 'exit 0 without a rank'
+grep -q 'rank 2' "$work/err" || fail "the killed rank is not named: $(tail -c 300 "$work/err")"
+# A rank that is told to end ends all, with one line, and no draft of a file stays.
+kill_last TERM -q
+[ $status = 143 ] || fail "status $status after SIGTERM"
+[ "$(grep -c 'SIGTERM\|lost' "$work/err")" = 1 ] || fail "not one line: $(tail -n 3 "$work/err")"
+grep -q '^latent: rank 2 on host .* was told to end .*: SIGTERM$' "$work/err" || fail 'no such line'
+compgen -G "$work/killed*" >/dev/null && fail 'a draft is left'
+# mpirun does not mind a rank that ends well before others have come.
+cat >"$work/missing" <<'EOF'
+#!/bin/sh
+[ "$OMPI_COMM_WORLD_RANK" = 1 ] || exec "$@"
+EOF
+chmod +x "$work/missing"
+timeout 60 "$mpirun" -q --mca odls_base_sigkill_timeout 0 --oversubscribe --bind-to none -np 3 \
+    "$work/missing" "$latent" generate -m "$v3" -p x >"$work/out" 2>"$work/err" </dev/null
+[ $? = 70 ] || fail "a rank that never came: $(cat "$work/err")"
+grep -q '^latent: .*number 2 of 3 on host .* has ended' "$work/err" || fail "$(cat "$work/err")"
 mpi 3 2 generate -m "$v3" -p x -c 1000000000
 [ "$(grep -c 'does not fit' "$work/err")" = 1 ] || fail 'not said once'
 
