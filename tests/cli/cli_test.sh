@@ -202,8 +202,11 @@ run 0 logits -m "$work/legacy.gguf" --tokens 0,5,9 -o "$work/b.npy"
 cmp -s "$work/a.npy" "$work/b.npy" || fail 'another layout gives other logits'
 
 run 2 bench -m "$v3" --pp 0; one_line
-run 0 bench -m "$v3" --pp 16 --tg 2 --depth 0,8 -r 1 --json
-[ "$(grep -c '"fraction"' "$work/out")" = 4 ] || fail 'bench has not four results'
+run 0 bench -m "$v3" --pp 16 --tg 2 --depth 0,8 -np 3 -r 1 --json
+[ "$(grep -c '"fraction"' "$work/out")" = 6 ] || fail 'bench has not six results'
+[ "$(grep -c '"experts_met": [4-9]' "$work/out")" = 4 ] || fail 'bench counts no experts'
+run 2 bench -m "$v3" -np 600; one_line; says err 'larger -ub'
+run 1 bench -m "$v3" -np 3 --pp 16 --tg 2 -c 130; one_line; says err 'larger -c'
 run 0 bench --devices --state-dir "$work/state/dir" --json; says out '"bytes_per_s": '
 says out '"all_reduce": null'
 [ -s "$work/state/dir/devices.json" ] || fail 'bench --devices keeps no profile'
