@@ -376,7 +376,7 @@ union codes {
 };
 
 struct vx {
-    const int8_t *q[VX_COLUMNS]; /* one column alone is read where it lies */
+    const int8_t *q[VX_COLUMNS]; /* few columns are read where they lie */
     const int16_t *sum[VX_COLUMNS];
     union {
         _Alignas(64) int8_t byte[ATOM_BLOCKS][8][VX_COLUMNS][4];
@@ -466,11 +466,12 @@ WORD void vx_prepare(struct vx *v, enum form form, int n_blocks, int nc)
     }
 }
 
-WORD void vx_prepare_one(struct vx *v, enum form form, int n_blocks)
+WORD void vx_prepare_few(struct vx *v, enum form form, int n_blocks, int nc)
 {
     (void)v;
     (void)form;
     (void)n_blocks;
+    (void)nc;
 }
 
 WORD vi dot_pairs(vi a, __m256i x)
@@ -587,7 +588,7 @@ WORD void block_dots(enum form form, vi *sum, const union codes *w, const struct
         vs_dots(sum, &w->s8, x, b, nc);
 }
 
-/* ---- One block times one column ------------------------------------------- */
+/* ---- One block times one column, line by line ----------------------------- */
 
 /* U4: low is the sum in int16.  U5: low and high are, of either half.  U6 and S8: sum is,
  * in int32, and low and high are of two quads. */
@@ -642,7 +643,7 @@ WORD void dot_line(enum form form, struct dot *d, const struct scales *s, int c,
 }
 
 WORD vi dot_sum(enum form form, const struct dot *d, const struct scales *s, const struct vx *x,
-                int b)
+                int b, int column)
 {
     __m256i ones = _mm256_set1_epi16(1);
 
@@ -651,7 +652,7 @@ WORD vi dot_sum(enum form form, const struct dot *d, const struct scales *s, con
     if (form == FORM_U5)
         return vi_add(dot_pairs(d->low, ones), dot_pairs(d->high, ones));
     if (form == FORM_U6)
-        return vi_add(d->sum, vi_dot2(s->offset, x->sum[0] + 2 * b));
+        return vi_add(d->sum, vi_dot2(s->offset, x->sum[column] + 2 * b));
     return d->sum;
 }
 

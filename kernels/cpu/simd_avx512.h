@@ -335,19 +335,19 @@ WORD void take_bias(int32_t bias[2 * ATOM_BLOCKS], const int16_t *sum, int n_blo
         bias[h] = -128 * sum[h];
 }
 
-WORD void vx_prepare_one(struct vx *v, enum form form, int n_blocks)
+WORD void vx_prepare_few(struct vx *v, enum form form, int n_blocks, int nc)
 {
-    if (form == FORM_S8 || form == FORM_S8_SCALED)
-        take_bias(v->bias[0], v->sum[0], n_blocks);
+    for (int c = 0; c < nc; c++)
+        if (form == FORM_S8 || form == FORM_S8_SCALED)
+            take_bias(v->bias[c], v->sum[c], n_blocks);
 }
 
 WORD void vx_prepare(struct vx *v, enum form form, int n_blocks, int nc)
 {
+    vx_prepare_few(v, form, n_blocks, nc);
     for (int c = 0; c < nc; c++) {
         memcpy(v->copy[c], v->q[c], (size_t)n_blocks * 32);
         v->q[c] = v->copy[c];
-        if (form == FORM_S8 || form == FORM_S8_SCALED)
-            take_bias(v->bias[c], v->sum[c], n_blocks);
     }
 }
 
@@ -394,7 +394,7 @@ WORD void block_dots(enum form form, vi *sum, const union codes *w, const struct
     }
 }
 
-/* ---- One block times one column ------------------------------------------- */
+/* ---- One block times one column, line by line ----------------------------- */
 
 /* The sums of both halves. */
 struct dot {
@@ -416,17 +416,17 @@ WORD void dot_line(enum form form, struct dot *d, const struct scales *s, int c,
 }
 
 WORD vi dot_sum(enum form form, const struct dot *d, const struct scales *s, const struct vx *x,
-                int b)
+                int b, int column)
 {
     vi low = d->low, high = d->high;
 
     if (form == FORM_S8) {
-        low = vi_add(low, vi_set1(x->bias[0][2 * b]));
-        high = vi_add(high, vi_set1(x->bias[0][2 * b + 1]));
+        low = vi_add(low, vi_set1(x->bias[column][2 * b]));
+        high = vi_add(high, vi_set1(x->bias[column][2 * b + 1]));
     } else if (form == FORM_U6) {
         low = _mm512_mullo_epi32(low, _mm512_srai_epi32(s->s0, 16));
         high = _mm512_mullo_epi32(high, _mm512_srai_epi32(s->s1, 16));
-        high = vi_add(high, vi_dot2(s->offset, x->sum[0] + 2 * b));
+        high = vi_add(high, vi_dot2(s->offset, x->sum[column] + 2 * b));
     }
     return vi_add(low, high);
 }

@@ -23,7 +23,7 @@
 
 enum { GROUPS = 2, ROWS = GROUPS * PACK_ROWS, MAX_COLS = 70 };
 
-static const int widths[] = { 1, 2, 3, 5, 8, 17, MAX_COLS };
+static const int widths[] = { 1, 2, 3, 4, 5, 17, MAX_COLS };
 
 /* ---- Random input --------------------------------------------------------- */
 

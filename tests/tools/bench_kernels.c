@@ -3,9 +3,9 @@
  *
  *     bench_kernels [--cpu-isa NAME] [TYPE...]
  *
- * One column: GB/s of weights from memory by one thread and by all, beside what the same
- * threads read without computing.  More columns: multiply-adds per nanosecond of one thread
- * on 16 groups.
+ * GB/s of weights that come from memory, by the number of columns, beside what the same threads
+ * read without computing; then multiply-adds per nanosecond of one thread on 16 groups again
+ * and again.
  * Times are CPU time of the threads and the best of several runs, so that other programs
  * disturb as little as possible.
  */
@@ -20,10 +20,10 @@
 #include "kernels/cpu/cpu_kernels.h"
 #include "kernels/packing.h"
 
-enum { COLUMNS = 2048, MANY = 512, GROUPS = 16, MAX_THREADS = 256 };
+enum { COLUMNS = 2048, MANY = 512, MAX_FEW = 16, GROUPS = 16, MAX_THREADS = 256 };
 
-static const int widths[] = { 1, 2, 4, 8, 16, 64, MANY };
-enum { N_WIDTHS = sizeof widths / sizeof *widths };
+static const int few[] = { 1, 2, 3, 4, 6, 8, 16 }, many[] = { 2, 4, 8, 16, 64, MANY };
+enum { N_FEW = sizeof few / sizeof *few, N_MANY = sizeof many / sizeof *many };
 
 static const size_t stream_bytes = (size_t)192 << 20; /* per thread; more than any cache */
 
@@ -48,12 +48,13 @@ static void *take(size_t bytes)
     return p;
 }
 
-/* ---- One column, from memory ---------------------------------------------- */
+/* ---- From memory ---------------------------------------------------------- */
 
 struct stream {
     enum quant t; /* QUANT_COUNT: only read */
     const uint8_t *bytes[MAX_THREADS];
     const struct cpu_column *x;
+    int n_cols;
     double seconds[MAX_THREADS]; /* per byte */
     uint64_t sum[MAX_THREADS];   /* keeps the compiler from leaving the reading out */
 };
@@ -77,10 +78,11 @@ static size_t multiply_all(const struct stream *s, const uint8_t *bytes)
 {
     size_t group = pack_group_bytes(s->t, COLUMNS), done = 0;
     cpu_dot_fn *dot = s->x->q ? kernels->dot[s->t] : kernels->dot_float[s->t];
-    float acc[PACK_ROWS] = { 0 };
+    _Alignas(64) float acc[GROUPS * MAX_FEW * PACK_ROWS] = { 0 };
 
-    for (; done + 2 * group <= stream_bytes; done += group)
-        dot(&(struct cpu_rows){ s->t, 1, bytes + done, group }, 0, COLUMNS, s->x, 1, acc);
+    for (; done + (GROUPS + 1) * group <= stream_bytes; done += GROUPS * group)
+        dot(&(struct cpu_rows){ s->t, GROUPS, bytes + done, group }, 0, COLUMNS, s->x, s->n_cols,
+            acc);
     return done;
 }
 
@@ -101,14 +103,14 @@ static void stream_thread(void *arg, int thread, int n_threads)
     }
 }
 
-/* GB/s of n_threads together, the best of five. */
+/* GB/s of n_threads together, the best of five, or of as many as a second holds. */
 static double stream_speed(struct stream *s, int n_threads)
 {
+    double best = 0, end = thread_seconds() + 1;
     struct team team;
-    double best = 0;
 
     team_init(&team, n_threads);
-    for (int run = 0; run < 5; run++) {
+    for (int run = 0; run < 5 && (run == 0 || thread_seconds() < end); run++) {
         double speed = 0;
 
         team_run(&team, stream_thread, s);
@@ -168,10 +170,15 @@ static void print_type(struct stream *s, enum quant t, int n_threads,
 
     s->t = t;
     s->x = x;
-    printf("%-8s %8.1f %8.1f   ", quant_info[t].name, stream_speed(s, 1),
-           stream_speed(s, n_threads));
-    for (size_t i = 0; i < N_WIDTHS; i++)
-        printf(" %7.1f", many_speed(t, s->bytes[0], x, widths[i]));
+    s->n_cols = 1;
+    printf("%-8s %6.1f |", quant_info[t].name, stream_speed(s, 1));
+    for (size_t i = 0; i < N_FEW; i++) {
+        s->n_cols = few[i];
+        printf(" %5.1f", stream_speed(s, n_threads));
+    }
+    printf(" |");
+    for (size_t i = 0; i < N_MANY; i++)
+        printf(" %6.1f", many_speed(t, s->bytes[0], x, many[i]));
     printf("\n");
     fflush(stdout);
 }
@@ -215,13 +222,17 @@ int main(int argc, char **argv)
     make_columns(quantised, MANY, true);
     make_columns(floats, MANY, false);
     s.t = QUANT_COUNT;
-    printf("%s; GB/s by threads; then multiply-adds per ns of one thread by columns\n",
-           kernels->isa);
-    printf("%-8s %8d %8d   ", "", 1, all.n_threads);
-    for (size_t i = 0; i < N_WIDTHS; i++)
-        printf(" %7d", widths[i]);
+    printf("%s; GB/s from memory, one thread | %d threads by columns | multiply-adds per ns of one "
+           "thread by columns\n",
+           kernels->isa, all.n_threads);
+    printf("%-8s %6s |", "", "1");
+    for (size_t i = 0; i < N_FEW; i++)
+        printf(" %5d", few[i]);
+    printf(" |");
+    for (size_t i = 0; i < N_MANY; i++)
+        printf(" %6d", many[i]);
     printf("\n");
-    printf("%-8s %8.1f %8.1f\n", "read", stream_speed(&s, 1), stream_speed(&s, all.n_threads));
+    printf("%-8s %6.1f | %5.1f\n", "read", stream_speed(&s, 1), stream_speed(&s, all.n_threads));
     if (first == argc)
         for (size_t i = 0; i < sizeof usual / sizeof *usual; i++)
             print_type(&s, usual[i], all.n_threads, quantised, floats);
