@@ -455,10 +455,10 @@ static void probe(struct journal *j)
 static void *run_writer(void *arg)
 {
     struct journal *j = arg;
-    int stopping = 0, failed = 0;
+    int stopping = 0;
 
     while (!stopping) {
-        struct timespec until = clock_in_ms(!j->tidied_ms ? 0 : j->ok ? TIDY_MS : RETRY_MS);
+        struct timespec until = clock_in_ms(!j->ok ? RETRY_MS : j->tidied_ms ? TIDY_MS : 0);
         pthread_mutex_lock(&j->lock);
         while (!j->queue && !j->metas && !j->stopping &&
                pthread_cond_timedwait(&j->work, &j->lock, &until) == 0)
@@ -470,9 +470,8 @@ static void *run_writer(void *arg)
         j->metas = NULL;
         stopping = j->stopping;
         pthread_mutex_unlock(&j->lock);
-        if (list)
-            failed = write_all(j, list);
-        else if (!j->ok)
+        int failed = list && write_all(j, list);
+        if (!list && !j->ok)
             probe(j);
         if (failed) /* they may say what has happened to the list */
             keep_metas(j, metas);
@@ -480,7 +479,7 @@ static void *run_writer(void *arg)
             write_metas(j, metas);
         if (stopping && failed)
             break;
-        if ((!j->tidied_ms || clock_monotonic_ms() - j->tidied_ms > TIDY_MS) && !failed) {
+        if ((!j->tidied_ms || clock_monotonic_ms() - j->tidied_ms > TIDY_MS) && j->ok) {
             tidy(j);
             j->tidied_ms = clock_monotonic_ms();
         }

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* tests/daemon/kills_test.c - SIGKILL of the daemon, of a rank, and a journal that cannot be
- * written, at random moments: every token is seen once, and the text is the undisturbed one.
+/* tests/daemon/kills_test.c - SIGKILL of the daemon, of a rank, of a client, and a journal that
+ * cannot be written, at random moments: every token is seen once, and the text is the undisturbed
+ * one.
  *
- * usage: kills_test LATENTD-RANK KILLS, or $LATENTD_KILLS if that is set
+ * usage: kills_test LATENTD KILLS, or $LATENTD_KILLS if that is set
  *
  * The daemon is a child that writes the events it shows into a pipe.  The test is the client: it
- * keeps the cursors, and gives them to the next child.
+ * keeps the cursors, and gives them to the next child.  Where clients are killed, the child is one,
+ * of a daemon that lives all the time.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -19,13 +21,15 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 
+#include "proto/latent.h"
 #include "tests/daemon/rig.h"
 #include "tests/support/temp_dir.h"
 
 enum { CLIENTS = 6, RECORD_TOKENS = 100, RECORD_TEXT = 3000, PATIENCE_S = 120 };
 enum harm { NO_HARM, KILL_DAEMON, KILL_RANK, FULL_DISK };
 
-static const char *rank_program;
+static const char *daemon_program;
+static char rank_program[4096];
 static int n_kills;
 static const char model[] = TEST_DATA "/models/tiny-v3-q4_k_m.gguf";
 static char *words[] = { "-c", "2048", "--reuse", "strict", "-np", "4", NULL };
@@ -48,14 +52,20 @@ struct client {
 
 /* ---- The daemon ----------------------------------------------------------- */
 
+static void write_prompt(char *text, size_t size, int k)
+{
+    *text = 0;
+    for (int i = 0; i <= k * 9; i++)
+        (void)snprintf(text + strlen(text), size - strlen(text), "%d and %d, ", i, k);
+}
+
 static void submit_all(struct rig *r, int round)
 {
     for (int k = 0; k < CLIENTS; k++) {
         struct token_list prompt = { 0 };
         struct err e = { 0 };
-        char id[32], text[1024] = "";
-        for (int i = 0; i <= k * 9; i++)
-            (void)snprintf(text + strlen(text), sizeof text - strlen(text), "%d and %d, ", i, k);
+        char id[32], text[1024];
+        write_prompt(text, sizeof text, k);
         (void)snprintf(id, sizeof id, "r%d-c%d", round, k);
         if (tokenizer_encode(r->core.tokenizer, text, strlen(text), TOKENIZE_BOS, &prompt, &e))
             _exit(3);
@@ -233,6 +243,19 @@ static void clients_free(struct client *c)
     memset(c, 0, CLIENTS * sizeof *c);
 }
 
+static void same_streams(const struct client *harmed, const struct client *calm)
+{
+    for (int k = 0; k < CLIENTS; k++) {
+        assert_int_equal(harmed[k].reason, calm[k].reason);
+        assert_int_equal(harmed[k].n, calm[k].n);
+        assert_int_equal(harmed[k].n, 40 + 10 * k);
+        assert_memory_equal(harmed[k].tokens, calm[k].tokens,
+                            (size_t)calm[k].n * sizeof *calm[k].tokens);
+        assert_int_equal(harmed[k].text.len, calm[k].text.len);
+        assert_memory_equal(harmed[k].text.data, calm[k].text.data, calm[k].text.len);
+    }
+}
+
 static void survives(enum harm harm, int kills)
 {
     static struct client calm[CLIENTS], harmed[CLIENTS];
@@ -244,15 +267,7 @@ static void survives(enum harm harm, int kills)
         (void)system("rm -rf state"); /* so that the same ids are new again */
         done += run_round(round, harmed, harm, kills - done);
         (void)system("rm -rf state");
-        for (int k = 0; k < CLIENTS; k++) {
-            assert_int_equal(harmed[k].reason, calm[k].reason);
-            assert_int_equal(harmed[k].n, calm[k].n);
-            assert_int_equal(harmed[k].n, 40 + 10 * k);
-            assert_memory_equal(harmed[k].tokens, calm[k].tokens,
-                                (size_t)calm[k].n * sizeof *calm[k].tokens);
-            assert_int_equal(harmed[k].text.len, calm[k].text.len);
-            assert_memory_equal(harmed[k].text.data, calm[k].text.data, calm[k].text.len);
-        }
+        same_streams(harmed, calm);
         clients_free(calm);
         clients_free(harmed);
         round++;
@@ -277,17 +292,155 @@ static void a_full_disk_loses_nothing(void **state)
     survives(FULL_DISK, n_kills / 5);
 }
 
+/* ---- Clients that die ------------------------------------------------------ */
+
+static const char endpoint[] = "ipc://clients";
+
+static pid_t start_daemon(void)
+{
+    pid_t pid = fork();
+
+    if (pid == 0) {
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+        (void)execl(daemon_program, daemon_program, "-q", "-m", model, "--listen", endpoint,
+                    "--state-dir", "state", "-t", "1", words[0], words[1], words[2], words[3],
+                    words[4], words[5], (char *)NULL);
+        _exit(127);
+    }
+    return pid;
+}
+
+/* Reads a stream on and tells of it.  Returns 1 once it has ended. */
+static int tell(struct latent *c, struct latent_stream *s, int k, int out)
+{
+    struct record rec = { .client = k, .from = (int64_t)s->cursor };
+    struct latent_error e;
+    struct latent_chunk chunk;
+
+    s->wait_ms = 20;
+    if (latent_next(c, s, &chunk, &e) || chunk.n_tokens > RECORD_TOKENS ||
+        chunk.text_len > RECORD_TEXT)
+        _exit(5);
+    rec.cursor = (int64_t)s->cursor;
+    rec.n_tokens = (int)chunk.n_tokens;
+    rec.n_text = (int)chunk.text_len;
+    rec.ended = chunk.ended;
+    rec.reason = chunk.ended ? (int)chunk.reason : 0;
+    memcpy(rec.tokens, chunk.tokens ? chunk.tokens : rec.tokens,
+           chunk.n_tokens * sizeof *chunk.tokens);
+    memcpy(rec.text, chunk.text, chunk.text_len);
+    if (rec.cursor > rec.from && write(out, &rec, sizeof rec) != sizeof rec)
+        _exit(6);
+    return chunk.ended;
+}
+
+static void run_client(int life, const struct client *have, int out)
+{
+    struct latent_options o = { .endpoint = endpoint, .connect_ms = 1000 * PATIENCE_S };
+    struct latent_stream streams[CLIENTS];
+    struct latent_error e;
+    struct latent *c;
+
+    if (latent_connect(&c, &o, &e))
+        _exit(2);
+    for (int k = 0; k < CLIENTS; k++) {
+        struct latent_request r;
+        char id[32], text[1024];
+        write_prompt(text, sizeof text, k);
+        (void)snprintf(id, sizeof id, "life%d-c%d", life, k);
+        latent_request_init(&r);
+        r.id = id;
+        r.text = text;
+        r.text_len = strlen(text);
+        r.max_tokens = 40 + 10 * k;
+        r.has_seed = r.ignore_eos = 1;
+        r.seed = (uint64_t)k; /* as in round 0 */
+        if (latent_submit(c, &r, NULL, &e))
+            _exit(4);
+        latent_stream_init(&streams[k], id, (uint64_t)have[k].cursor);
+    }
+    for (int left = CLIENTS; left > 0;) {
+        left = 0;
+        for (int k = 0; k < CLIENTS; k++)
+            left += !tell(c, &streams[k], k, out);
+    }
+    _exit(0);
+}
+
+/* One life of a client.  Returns 1 if it was killed. */
+static int client_life(int life, struct client *c)
+{
+    struct record rec;
+    int fd[2], status, all = CLIENTS;
+    double kill_at = clock_seconds() + 0.001 * (rand() % 60);
+
+    assert_int_equal(pipe(fd), 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        close(fd[0]);
+        run_client(life, c, fd[1]);
+    }
+    close(fd[1]);
+    while (all > 0) {
+        struct pollfd p = { .fd = fd[0], .events = POLLIN };
+        (void)poll(&p, 1, 2);
+        if (clock_seconds() > kill_at)
+            (void)kill(pid, SIGKILL);
+        if (p.revents && read(fd[0], &rec, sizeof rec) != sizeof rec)
+            break;
+        if (p.revents)
+            take(c, &rec);
+        all = 0;
+        for (int k = 0; k < CLIENTS; k++)
+            all += !c[k].ended;
+    }
+    close(fd[0]);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    if (WIFEXITED(status) && WEXITSTATUS(status) != 0)
+        fail_msg("a client left with status %d", WEXITSTATUS(status));
+    return WIFSIGNALED(status);
+}
+
+static void a_killed_client_loses_nothing(void **state)
+{
+    static struct client calm[CLIENTS], harmed[CLIENTS];
+    int status;
+    (void)state;
+
+    srand(7);
+    (void)run_round(0, calm, NO_HARM, 0);
+    (void)system("rm -rf state");
+    pid_t pid = start_daemon();
+    for (int done = 0, life = 0; done < n_kills; life++) {
+        for (int left = CLIENTS; left > 0;) {
+            done += client_life(life, harmed);
+            left = 0;
+            for (int k = 0; k < CLIENTS; k++)
+                left += !harmed[k].ended;
+        }
+        same_streams(harmed, calm);
+        clients_free(harmed);
+    }
+    (void)kill(pid, SIGTERM);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    clients_free(calm);
+    (void)system("rm -rf state");
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_killed_daemon_loses_nothing),
         cmocka_unit_test(a_killed_rank_loses_nothing),
         cmocka_unit_test(a_full_disk_loses_nothing),
+        cmocka_unit_test(a_killed_client_loses_nothing),
     };
 
     if (argc != 3)
         return 2;
-    rank_program = argv[1];
+    daemon_program = argv[1];
+    (void)snprintf(rank_program, sizeof rank_program, "%s-rank", daemon_program);
     const char *count = getenv("LATENTD_KILLS");
     n_kills = atoi(count ? count : argv[2]);
     log_set_program("latentd");
