@@ -13,6 +13,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+enum { NICE = 5 };
+
 extern char **environ;
 
 /* The environment with `more` in place of what has the same names.  Only the array is new. */
@@ -45,6 +47,7 @@ static void become(const struct launch *l, char *const *env, pid_t parent, int n
     sigset_t none;
 
     (void)setsid();
+    (void)!nice(NICE);
     sigemptyset(&none);
     for (int s = 1; s < SIGRTMAX; s++)
         (void)signal(s, SIG_DFL);

@@ -17,7 +17,8 @@ struct launch {
 
 /* Starts argv[0] (searched in PATH): a session of its own, no signal blocked or ignored, standard
  * input /dev/null, standard output and error into a pipe whose reading end is *out (non-blocking).
- * Errors: ERR_IO; ERR_NOMEM.  A program that cannot be executed exits with 127. */
+ * It is nice to this process; mpirun too, so that its ranks can say what they have seen before it
+ * kills them.  Errors: ERR_IO; ERR_NOMEM.  A program that cannot be executed exits with 127. */
 enum err_code launch_child(pid_t *pid, int *out, const struct launch *l, struct err *e);
 
 /* The path of latentd-rank, which lies beside this program.  Errors: ERR_IO. */

@@ -38,6 +38,7 @@ struct ranks {
     pid_t pid;      /* 0: none runs */
     pid_t rank_pid; /* of rank 0, if it is on this host; under mpirun another one than pid */
     int64_t started_ms, start_at_ms, wait_ms, kill_at_ms;
+    int told; /* SIGTERM, because it does not leave */
     int linked;
     atomic_int served;
     struct str line, last_line; /* what children print: the line that grows, the last whole one */
@@ -215,6 +216,7 @@ static enum err_code start(struct ranks *r, struct err *e)
         TRY(launch_clean_dir(r->opt.run_dir, e));
     TRY(launch_child(&r->pid, &r->out_fd, &l, e));
     r->start_at_ms = r->kill_at_ms = 0;
+    r->told = 0;
     r->linked = 0;
     r->rank_pid = 0;
     log_info("ranks: process %d started (%s)", (int)r->pid, base_name(r->words[0]));
@@ -243,17 +245,23 @@ static void signal_group(struct ranks *r, int sig)
         (void)kill(r->rank_pid, sig);
 }
 
-/* Whoever has failed leaves by itself, and its status tells why; it is not waited for long.  mpirun
- * must be told, and then end its own. */
+/* Who has failed leaves by itself, mpirun too once a rank has left, and the status tells why: it is
+ * not waited for long. */
 static void end_group(struct ranks *r)
+{
+    if (r->pid > 0 && !r->kill_at_ms)
+        r->kill_at_ms = clock_monotonic_ms() + LEAVE_MS;
+}
+
+/* mpirun must be told, to end its own; but an mpirun that ends already may die of SIGTERM without a
+ * word. */
+static void press_on(struct ranks *r, int64_t now)
 {
     int direct = r->words[0] == r->opt.program;
 
-    if (r->pid <= 0 || r->kill_at_ms)
-        return;
-    if (!direct)
-        signal_group(r, SIGTERM);
-    r->kill_at_ms = clock_monotonic_ms() + (direct ? LEAVE_MS : 2 * LEAVE_MS);
+    signal_group(r, direct || r->told ? SIGKILL : SIGTERM);
+    r->kill_at_ms = now + (direct || r->told ? TICK_MS : 2 * LEAVE_MS);
+    r->told = 1;
 }
 
 /* Looks whether the child has ended.  Returns 1 and its status if so. */
@@ -356,10 +364,8 @@ enum err_code ranks_poll(struct ranks *r, struct err *e)
     accept_link(r);
     if (read(r->lost_fd, &lost, sizeof lost) == sizeof lost && r->linked)
         end_group(r);
-    if (r->kill_at_ms && now >= r->kill_at_ms) {
-        signal_group(r, SIGKILL);
-        r->kill_at_ms = now + TICK_MS;
-    }
+    if (r->kill_at_ms && now >= r->kill_at_ms)
+        press_on(r, now);
     if (bury(r, &status)) {
         TRY(check_hopeless(r, status, e));
         TRY(end_job(r, status, e));

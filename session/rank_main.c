@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -185,7 +186,8 @@ int main(int argc, char **argv)
         printf("latentd-rank %s\n", LATENTD_VERSION);
         return 0;
     }
-    if (nice(NICE) == -1)
+    /* On its own host the daemon has made its children nice already. */
+    if (getpriority(PRIO_PROCESS, 0) < NICE && setpriority(PRIO_PROCESS, 0, NICE))
         log_warn("cannot step behind the coordinator: %s", strerror(errno));
     enum err_code rc = options_parse(&o, COMMAND_latentd_rank, argc - 1, argv + 1, &e);
     if (rc == ERR_OK && o.help) {
