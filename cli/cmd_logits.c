@@ -88,7 +88,8 @@ enum err_code run_logits(const struct options *o, struct err *e)
         return err_set(e, ERR_USAGE, "logits: wants one prompt; give --tokens LIST or -f FILE");
     if (!o->output)
         return err_set(e, ERR_USAGE, "logits: nowhere to write; give -o OUT.npy or -o -");
-    if (strcmp(o->output, "-") == 0 && isatty(STDOUT_FILENO))
+    /* mpirun gives its processes a terminal, wherever its own output goes */
+    if (strcmp(o->output, "-") == 0 && isatty(STDOUT_FILENO) && !session_comm())
         return err_set(e, ERR_USAGE,
                        "logits: -o - writes bytes, and standard output is a terminal; "
                        "send it to a file or a program");

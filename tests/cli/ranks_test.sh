@@ -102,6 +102,7 @@ for n in 1 2 3; do
     mpi 0 $n logits -m "$v3" --tokens $ids -o "$work/other.npy" -t 1
     same "$n processes"
 done
+mpi 0 2 logits -m "$v3" --tokens $ids -o - -t 1 && cmp "$work/out" "$work/one.npy" || fail 'logits -o - of two processes'
 run 0 generate -m "$v3" -p 'The whale' -n 8 --temp 0
 cp "$work/out" "$work/greedy"
 mpi 0 2 generate -m "$v3" -p 'The whale' -n 8 --temp 0 -t 1 -ot 'exps=RANK1'
