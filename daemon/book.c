@@ -263,6 +263,16 @@ struct take_up {
     struct err *e;
 };
 
+/* The calendar says how long the daemon was away.  Where it has been set back since, no request
+ * gets more time than it asked for. */
+static int64_t deadline_after(int64_t ms, int64_t accepted_ms)
+{
+    int64_t away = clock_unix_ms() - accepted_ms;
+    int64_t at = clock_monotonic_ms() + ms - (away > 0 ? away : 0);
+
+    return ms == 0 ? 0 : at > 0 ? at : 1;
+}
+
 /* One live request of the journal. */
 static int take_up_row(void *arg, const struct journal_row *row)
 {
@@ -284,7 +294,7 @@ static int take_up_row(void *arg, const struct journal_row *row)
         rc = request_push(r, b, row->tokens[i], &stopped, t->e);
     r->view.state = REQUEST_WAITING;
     r->view.accepted_ms = row->accepted_ms;
-    r->deadline_ms = r->spec.deadline_ms ? row->accepted_ms + r->spec.deadline_ms : 0;
+    r->deadline_ms = deadline_after(r->spec.deadline_ms, row->accepted_ms);
     r->view.n_produced = r->n_tokens;
     if (rc != ERR_OK || book_keep(b, r, 1)) {
         request_free(r);

@@ -22,7 +22,7 @@ struct request {
     struct request_spec spec; /* its arrays lie in `memory` */
     struct str blob;          /* the spec as the journal has it */
     char *memory;
-    int64_t deadline_ms; /* Unix time; 0: none */
+    int64_t deadline_ms; /* on the monotonic clock, which nobody sets; 0: none */
     /* What is visible: state, counts, times. */
     struct request_view view;
     int32_t *tokens; /* [n_tokens] of cap, those not yet visible too */
@@ -76,7 +76,7 @@ typedef int book_fn(void *arg, struct request *r);
 int book_take(struct requests *b, int all, book_fn *fn, void *arg);
 
 /* Calls fn for those that are to be cancelled, or whose deadline has passed, and have not ended.
- * Returns the next deadline, 0: none. */
+ * now_ms: of the monotonic clock.  Returns the next deadline, 0: none. */
 int64_t book_take_ends(struct requests *b, int64_t now_ms, book_fn *fn, void *arg);
 
 /* The request runs (or waits again, running 0).  n_cached: as scheduler_begin. */

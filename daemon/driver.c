@@ -162,7 +162,7 @@ static int note_found(void *arg, struct request *r)
 /* How long to wait: until the next deadline, but at most so long. */
 static int64_t until_deadline(int64_t next_ms, int64_t most)
 {
-    int64_t left = next_ms ? next_ms - clock_unix_ms() : most;
+    int64_t left = next_ms ? next_ms - clock_monotonic_ms() : most;
 
     return left < 0 ? 0 : left < most ? left : most;
 }
@@ -171,7 +171,7 @@ static int64_t until_deadline(int64_t next_ms, int64_t most)
 static enum err_code end_wanted(struct driver *d, int64_t *next_ms, struct err *e)
 {
     d->n_found = 0;
-    *next_ms = book_take_ends(d->opt.book, clock_unix_ms(), note_found, d);
+    *next_ms = book_take_ends(d->opt.book, clock_monotonic_ms(), note_found, d);
     for (int i = 0; i < d->n_found; i++) {
         struct request *r = d->found[i];
         if (d->scheduler)
@@ -365,7 +365,7 @@ static enum err_code turn(struct driver *d, int *idle, struct err *e)
     struct scheduler_output out;
     struct link_result r = { 0 };
 
-    TRY(scheduler_plan(d->scheduler, ++d->step_id, clock_unix_ms(), &out, e));
+    TRY(scheduler_plan(d->scheduler, ++d->step_id, clock_monotonic_ms(), &out, e));
     TRY(take_ends(d, &out, e));
     push_entry(d);
     *idle = out.step == NULL;

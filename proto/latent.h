@@ -228,8 +228,8 @@ struct latent_info {
     uint64_t accepted_ms, ended_ms;
 };
 
-/* The newest first; at most `limit`, 1 to 1000.  client: NULL for all.  live: only those that have
- * not ended. */
+/* Those that live, then those that ended, the newest of each first; at most `limit`, 1 to 1000.
+ * client: NULL for all.  live: only those that have not ended. */
 enum latent_code latent_list(struct latent *c, const char *client, int live, unsigned limit,
                              const struct latent_info **out, size_t *n, struct latent_error *e);
 
