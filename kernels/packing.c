@@ -1,66 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /* kernels/packing.c - see packing.h.
  *
- * Each layout is a pair of functions that move one row's part of one atom.  They work on
- * words of four columns, and all that a layout does to bits inside them is a transpose:
- * the file has one bit plane for many sub-blocks, the x16 form one for many columns of
- * one sub-block.  A transpose undoes itself, so packing and unpacking are the same
- * steps with loads and stores exchanged.
+ * Each layout is a pair of functions that move one row's part of one atom.
  *
- * Reading order: bits; one pair per layout; the interface.
+ * Reading order: one pair per layout; the interface.
  */
 #include "kernels/packing.h"
 
 #include <string.h>
 
-#include "kernels/quant_decode.h"
-
-/* ---- Bits ----------------------------------------------------------------- */
-
-static void store_u16(uint8_t *p, uint16_t v)
-{
-    memcpy(p, &v, sizeof v);
-}
-
-static void store_u32(uint8_t *p, uint32_t v)
-{
-    memcpy(p, &v, sizeof v);
-}
-
-/* Exchanges the masked fields of b with those of a that lie `shift` bits higher. */
-static inline void exchange(uint32_t *a, uint32_t *b, int shift, uint32_t mask)
-{
-    uint32_t differing = (*a >> shift ^ *b) & mask;
-
-    *a ^= differing << shift;
-    *b ^= differing;
-}
-
-/* In each byte of n words, n fields of 8/n bits: field j of word i becomes field i of
- * word j. */
-static inline void transpose2(uint32_t w[2])
-{
-    exchange(&w[0], &w[1], 4, 0x0f0f0f0f);
-}
-
-static inline void transpose4(uint32_t w[4])
-{
-    for (int i = 0; i < 2; i++)
-        exchange(&w[i], &w[i + 2], 4, 0x0f0f0f0f);
-    for (int i = 0; i < 4; i += 2)
-        exchange(&w[i], &w[i + 1], 2, 0x33333333);
-}
-
-static inline void transpose8(uint32_t w[8])
-{
-    for (int i = 0; i < 4; i++)
-        exchange(&w[i], &w[i + 4], 4, 0x0f0f0f0f);
-    for (int i = 0; i < 8; i += 4)
-        for (int j = i; j < i + 2; j++)
-            exchange(&w[j], &w[j + 2], 2, 0x33333333);
-    for (int i = 0; i < 8; i += 2)
-        exchange(&w[i], &w[i + 1], 1, 0x55555555);
-}
+#include "kernels/packing_bits.h"
 
 /* ---- The layouts ---------------------------------------------------------- */
 
@@ -180,30 +129,6 @@ static void unpack_q8_0(const struct quant_info *info, const uint8_t *atom, int 
     }
 }
 
-/* 32 bytes, whose low nibbles are one sub-block of 32 columns and the high ones another,
- * to two sub-blocks [4][16][4] whose low nibbles are columns 0-15 and the high ones 16-31. */
-static inline void pack_nibbles(const uint8_t *nibbles, uint8_t *low, uint8_t *high)
-{
-    for (int c = 0; c < 4; c++) {
-        uint32_t w[2] = { load_u32(nibbles + 4 * c), load_u32(nibbles + 16 + 4 * c) };
-
-        transpose2(w);
-        store_u32(low + 64 * c, w[0]);
-        store_u32(high + 64 * c, w[1]);
-    }
-}
-
-static inline void unpack_nibbles(const uint8_t *low, const uint8_t *high, uint8_t *nibbles)
-{
-    for (int c = 0; c < 4; c++) {
-        uint32_t w[2] = { load_u32(low + 64 * c), load_u32(high + 64 * c) };
-
-        transpose2(w);
-        store_u32(nibbles + 4 * c, w[0]);
-        store_u32(nibbles + 16 + 4 * c, w[1]);
-    }
-}
-
 /* The 16 bytes at the beginning of blocks of Q4_K and Q5_K.  The file cuts scale 4+j at
  * bit 4 and keeps the upper part beside scale j; here the cut is at bit 2 and the lower
  * part is beside it. */
@@ -266,85 +191,166 @@ static void unpack_q4_k(const struct quant_info *info, const uint8_t *atom, int 
 static void pack_q5_k(const struct quant_info *info, const uint8_t *row, int64_t n, uint8_t *atom,
                       int r)
 {
-    uint32_t w[8];
-
     (void)info;
     (void)n;
     pack_k_scales(row, atom, r);
     atom += 256 + 4 * r;
     for (int k = 0; k < 8; k += 2)
         pack_nibbles(row + 48 + 16 * k, atom + 256 * k, atom + 256 * (k + 1));
-    memcpy(w, row + 16, sizeof w);
-    transpose8(w);
-    for (int b = 0; b < 8; b++)
-        store_u32(atom + 2048 + 64 * b, w[b]);
+    pack_ones(row + 16, atom + 2048);
 }
 
 static void unpack_q5_k(const struct quant_info *info, const uint8_t *atom, int r, int64_t n,
                         uint8_t *row)
 {
-    uint32_t w[8];
-
     (void)info;
     (void)n;
     unpack_k_scales(atom, r, row);
     atom += 256 + 4 * r;
     for (int k = 0; k < 8; k += 2)
         unpack_nibbles(atom + 256 * k, atom + 256 * (k + 1), row + 48 + 16 * k);
-    for (int b = 0; b < 8; b++)
-        w[b] = load_u32(atom + 2048 + 64 * b);
-    transpose8(w);
-    memcpy(row + 16, w, sizeof w);
+    unpack_ones(atom + 2048, row + 16);
 }
 
-/* A byte of Q6_K's nibbles serves sub-blocks k and k + 2, one of its top bits k, k+1, k+2
- * and k+3 of one half.  Line c of nibbles is at 256 k + 64 c, of top bits at 128 k + 64 c. */
+/* A byte of Q6_K's nibbles serves sub-blocks k and k + 2.  Line c of nibbles is at
+ * 256 k + 64 c. */
 static void pack_q6_k(const struct quant_info *info, const uint8_t *row, int64_t n, uint8_t *atom,
                       int r)
 {
-    uint8_t *nibbles = atom + 288 + 4 * r, *tops = atom + 2336 + 4 * r;
+    uint8_t *nibbles = atom + 288 + 4 * r;
 
     (void)info;
     (void)n;
     store_u16(atom + 2 * r, load_u16(row + 208));
-    for (int s = 0; s < 16; s++)
-        atom[32 + 16 * s + r] = row[192 + s];
-    for (int half = 0; half < 2; half++, nibbles += 1024, tops += 512) {
+    pack_bytes(row + 192, 16, atom + 32 + r);
+    for (int half = 0; half < 2; half++, nibbles += 1024)
         for (int j = 0; j < 2; j++)
             pack_nibbles(row + 64 * half + 32 * j, nibbles + 256 * j, nibbles + 256 * (j + 2));
-        for (int c = 0; c < 2; c++) {
-            uint32_t w[4];
-
-            memcpy(w, row + 128 + 32 * half + 16 * c, sizeof w);
-            transpose4(w);
-            for (int j = 0; j < 4; j++)
-                store_u32(tops + 128 * j + 64 * c, w[j]);
-        }
-    }
+    pack_twos(row + 128, atom + 2336 + 4 * r);
 }
 
 static void unpack_q6_k(const struct quant_info *info, const uint8_t *atom, int r, int64_t n,
                         uint8_t *row)
 {
-    const uint8_t *nibbles = atom + 288 + 4 * r, *tops = atom + 2336 + 4 * r;
+    const uint8_t *nibbles = atom + 288 + 4 * r;
 
     (void)info;
     (void)n;
     store_u16(row + 208, load_u16(atom + 2 * r));
-    for (int s = 0; s < 16; s++)
-        row[192 + s] = atom[32 + 16 * s + r];
-    for (int half = 0; half < 2; half++, nibbles += 1024, tops += 512) {
+    unpack_bytes(atom + 32 + r, 16, row + 192);
+    for (int half = 0; half < 2; half++, nibbles += 1024)
         for (int j = 0; j < 2; j++)
             unpack_nibbles(nibbles + 256 * j, nibbles + 256 * (j + 2), row + 64 * half + 32 * j);
-        for (int c = 0; c < 2; c++) {
-            uint32_t w[4];
+    unpack_twos(atom + 2336 + 4 * r, row + 128);
+}
 
-            for (int j = 0; j < 4; j++)
-                w[j] = load_u32(tops + 128 * j + 64 * c);
-            transpose4(w);
-            memcpy(row + 128 + 32 * half + 16 * c, w, sizeof w);
-        }
+static void pack_q2_k(const struct quant_info *info, const uint8_t *row, int64_t n, uint8_t *atom,
+                      int r)
+{
+    (void)info;
+    (void)n;
+    store_u16(atom + 2 * r, load_u16(row + 80));
+    store_u16(atom + 32 + 2 * r, load_u16(row + 82));
+    pack_bytes(row, 16, atom + 64 + r);
+    pack_twos(row + 16, atom + 320 + 4 * r);
+}
+
+static void unpack_q2_k(const struct quant_info *info, const uint8_t *atom, int r, int64_t n,
+                        uint8_t *row)
+{
+    (void)info;
+    (void)n;
+    store_u16(row + 80, load_u16(atom + 2 * r));
+    store_u16(row + 82, load_u16(atom + 32 + 2 * r));
+    unpack_bytes(atom + 64 + r, 16, row);
+    unpack_twos(atom + 320 + 4 * r, row + 16);
+}
+
+/* The file has the low bits of scales s and 8 + s in one byte, and the upper ones of s, 4 + s, 8 +
+ * s and 12 + s in another; here those of a sub-block's two scales are side by side. */
+static void pack_q3_k(const struct quant_info *info, const uint8_t *row, int64_t n, uint8_t *atom,
+                      int r)
+{
+    const uint8_t *s = row + 96;
+    uint8_t scales[12] = { 0 };
+
+    (void)info;
+    (void)n;
+    for (int i = 0; i < 16; i++) {
+        scales[i / 2] |= (uint8_t)((s[i % 8] >> (4 * (i / 8)) & 15) << (4 * (i % 2)));
+        scales[8 + i / 4] |= (uint8_t)((s[8 + i % 4] >> (2 * (i / 4)) & 3) << (2 * (i % 4)));
     }
+    store_u16(atom + 2 * r, load_u16(row + 108));
+    pack_bytes(scales, 12, atom + 32 + r);
+    pack_twos(row + 32, atom + 224 + 4 * r);
+    pack_ones(row, atom + 1248 + 4 * r);
+}
+
+static void unpack_q3_k(const struct quant_info *info, const uint8_t *atom, int r, int64_t n,
+                        uint8_t *row)
+{
+    uint8_t *s = row + 96, scales[12];
+
+    (void)info;
+    (void)n;
+    unpack_bytes(atom + 32 + r, 12, scales);
+    memset(s, 0, 12);
+    for (int i = 0; i < 16; i++) {
+        s[i % 8] |= (uint8_t)((scales[i / 2] >> (4 * (i % 2)) & 15) << (4 * (i / 8)));
+        s[8 + i % 4] |= (uint8_t)((scales[8 + i / 4] >> (2 * (i % 4)) & 3) << (2 * (i / 4)));
+    }
+    store_u16(row + 108, load_u16(atom + 2 * r));
+    unpack_twos(atom + 224 + 4 * r, row + 32);
+    unpack_ones(atom + 1248 + 4 * r, row);
+}
+
+/* A scale of one or two bytes, and nibbles: Q4_0, IQ4_NL, MXFP4. */
+static void pack_4bit(const struct quant_info *info, const uint8_t *row, int64_t n, uint8_t *atom,
+                      int r)
+{
+    int64_t scale = info->bytes - 16, blocks = n / 32;
+    uint8_t *codes = atom + PACK_ROWS * scale * blocks + 4 * r;
+
+    for (int64_t b = 0; b < blocks; b++, row += info->bytes, codes += 256) {
+        memcpy(atom + scale * (PACK_ROWS * b + r), row, (size_t)scale);
+        pack_line4(row + scale, codes);
+    }
+}
+
+static void unpack_4bit(const struct quant_info *info, const uint8_t *atom, int r, int64_t n,
+                        uint8_t *row)
+{
+    int64_t scale = info->bytes - 16, blocks = n / 32;
+    const uint8_t *codes = atom + PACK_ROWS * scale * blocks + 4 * r;
+
+    for (int64_t b = 0; b < blocks; b++, row += info->bytes, codes += 256) {
+        memcpy(row, atom + scale * (PACK_ROWS * b + r), (size_t)scale);
+        unpack_line4(codes, row + scale);
+    }
+}
+
+static void pack_iq4_xs(const struct quant_info *info, const uint8_t *row, int64_t n, uint8_t *atom,
+                        int r)
+{
+    (void)info;
+    (void)n;
+    store_u16(atom + 2 * r, load_u16(row));
+    store_u16(atom + 32 + 2 * r, load_u16(row + 2));
+    store_u32(atom + 64 + 4 * r, load_u32(row + 4));
+    for (int b = 0; b < 8; b++)
+        pack_line4(row + 8 + 16 * b, atom + 128 + 256 * b + 4 * r);
+}
+
+static void unpack_iq4_xs(const struct quant_info *info, const uint8_t *atom, int r, int64_t n,
+                          uint8_t *row)
+{
+    (void)info;
+    (void)n;
+    store_u16(row, load_u16(atom + 2 * r));
+    store_u16(row + 2, load_u16(atom + 32 + 2 * r));
+    store_u32(row + 4, load_u32(atom + 64 + 4 * r));
+    for (int b = 0; b < 8; b++)
+        unpack_line4(atom + 128 + 256 * b + 4 * r, row + 8 + 16 * b);
 }
 
 /* ---- The interface -------------------------------------------------------- */
@@ -356,13 +362,19 @@ struct layout {
 
 static const struct layout blocks_layout = { pack_blocks, unpack_blocks };
 static const struct layout direct_layouts[QUANT_COUNT] = {
-    [QUANT_F32] = {pack_f32,   unpack_f32 },
-      [QUANT_F16] = { pack_f16,  unpack_f16 },
-    [QUANT_BF16] = { pack_bf16, unpack_bf16},
-      [QUANT_Q8_0] = { pack_q8_0, unpack_q8_0},
-    [QUANT_Q4_K] = { pack_q4_k, unpack_q4_k},
-      [QUANT_Q5_K] = { pack_q5_k, unpack_q5_k},
-    [QUANT_Q6_K] = { pack_q6_k, unpack_q6_k},
+    [QUANT_F32] = {pack_f32,     unpack_f32   },
+      [QUANT_F16] = { pack_f16,    unpack_f16   },
+    [QUANT_BF16] = { pack_bf16,   unpack_bf16  },
+      [QUANT_Q8_0] = { pack_q8_0,   unpack_q8_0  },
+    [QUANT_Q2_K] = { pack_q2_k,   unpack_q2_k  },
+      [QUANT_Q3_K] = { pack_q3_k,   unpack_q3_k  },
+    [QUANT_Q4_K] = { pack_q4_k,   unpack_q4_k  },
+      [QUANT_Q5_K] = { pack_q5_k,   unpack_q5_k  },
+    [QUANT_Q6_K] = { pack_q6_k,   unpack_q6_k  },
+      [QUANT_Q4_0] = { pack_4bit,   unpack_4bit  },
+    [QUANT_IQ4_NL] = { pack_4bit,   unpack_4bit  },
+      [QUANT_MXFP4] = { pack_4bit,   unpack_4bit  },
+    [QUANT_IQ4_XS] = { pack_iq4_xs, unpack_iq4_xs},
 };
 
 static const struct layout *layout_of(enum quant t)

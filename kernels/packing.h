@@ -26,6 +26,15 @@
  *             column 4e+i
  *     Q6_K    [16] d f16; [8][2][16] int8 scales; [8][4][16][4] low nibbles as Q4_K;
  *             [8][2][16][4] top bits: bits 2p, 2p+1 of byte 4r+i of line l: column 16l+4p+i
+ *     Q2_K    [16] d, [16] dmin f16; [8][2][16] bytes: low nibble the scale, high the minimum;
+ *             [8][2][16][4] codes, as the top bits of Q6_K
+ *     Q3_K    [16] d f16; [8][16] bytes: low nibbles of both scales of a block; [4][16] bytes: bits
+ * 2s, 2s+1 are the upper bits of scale 4l+s in line l; [8][2][16][4] low bits of codes as Q2_K;
+ *             [8][16] u32 third bits, as the fifth of Q5_K
+ *     Q4_0, IQ4_NL, MXFP4
+ *             [n/32][16] d as in the file, then [n/32][4][16][4] nibbles as Q4_K
+ *     IQ4_XS  [16] d f16, [16] u16 upper bits of scales, [16] u32 nibbles of scales, as in the
+ *             file; [8][4][16][4] nibbles as Q4_K
  *     others  [block][16] blocks as in the file
  */
 #ifndef KERNELS_PACKING_H

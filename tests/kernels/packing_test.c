@@ -2,6 +2,7 @@
 /* tests/kernels/packing_test.c - rows come back from the x16 form as they went in, and the
  * layouts that kernels read directly are those that packing.h describes. */
 #include "kernels/packing.h"
+#include "kernels/quant_tables.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -99,7 +100,7 @@ static void expect_codes(enum quant t, const uint8_t *row, int (*code)(const uin
                          const uint8_t *atom, int r)
 {
     struct quant_ints ints[8];
-    int n_blocks = t == QUANT_Q8_0 ? 8 : 1;
+    int n_blocks = 256 / (int)quant_info[t].values;
 
     for (int b = 0; b < n_blocks; b++)
         quant_info[t].decode(NULL, row + (size_t)b * quant_info[t].bytes, &ints[b]);
@@ -136,6 +137,90 @@ static int q6_k_code(const uint8_t *atom, int k, int r)
            32;
 }
 
+/* Two bits of column k, from lines as Q6_K's top bits. */
+static int two_bits(const uint8_t *lines, int k, int r)
+{
+    int column = k % 32;
+    const uint8_t *word = lines + 128 * (k / 32) + 64 * (column / 16) + 4 * r;
+
+    return word[column % 4] >> (2 * (column % 16 / 4)) & 3;
+}
+
+static int q2_k_code(const uint8_t *atom, int k, int r)
+{
+    return two_bits(atom + 320, k, r);
+}
+
+static int q3_k_code(const uint8_t *atom, int k, int r)
+{
+    int column = k % 32;
+    const uint8_t *word = atom + 1248 + 64 * (k / 32) + 4 * r;
+
+    return (two_bits(atom + 224, k, r) | (word[column % 4] >> (column / 4) & 1) << 2) - 4;
+}
+
+static int q4_0_code(const uint8_t *atom, int k, int r)
+{
+    return nibble(atom + 256, k / 32, k % 32, r) - 8;
+}
+
+static int iq4_nl_code(const uint8_t *atom, int k, int r)
+{
+    return quant_values4[nibble(atom + 256, k / 32, k % 32, r)];
+}
+
+static int mxfp4_code(const uint8_t *atom, int k, int r)
+{
+    static const int twice[8] = { 0, 1, 2, 3, 4, 6, 8, 12 };
+    int v = nibble(atom + 128, k / 32, k % 32, r);
+
+    return v < 8 ? twice[v] : -twice[v - 8];
+}
+
+static int iq4_xs_code(const uint8_t *atom, int k, int r)
+{
+    return quant_values4[nibble(atom + 128, k / 32, k % 32, r)];
+}
+
+/* A scale for each 32 columns, as in the file. */
+static void expect_scales_32(const uint8_t *row, const uint8_t *atom, int r, enum quant t)
+{
+    size_t bytes = quant_info[t].bytes, size = t == QUANT_MXFP4 ? 1 : 2;
+
+    for (size_t b = 0; b < 8; b++)
+        assert_memory_equal(atom + size * (16 * b + (size_t)r), row + bytes * b, size);
+}
+
+static void expect_scales_iq4_xs(const uint8_t *row, const uint8_t *atom, int r, enum quant t)
+{
+    (void)t;
+    assert_memory_equal(atom + 2 * r, row, 2);
+    assert_memory_equal(atom + 32 + 2 * r, row + 2, 2);
+    assert_memory_equal(atom + 64 + 4 * r, row + 4, 4);
+}
+
+static void expect_scales_q2_k(const uint8_t *row, const uint8_t *atom, int r, enum quant t)
+{
+    (void)t;
+    assert_memory_equal(atom + 2 * r, row + 80, 2);
+    assert_memory_equal(atom + 32 + 2 * r, row + 82, 2);
+    for (int s = 0; s < 16; s++)
+        assert_int_equal(atom[64 + 16 * s + r], row[s]);
+}
+
+static void expect_scales_q3_k(const uint8_t *row, const uint8_t *atom, int r, enum quant t)
+{
+    struct quant_ints ints[8];
+
+    quant_info[t].decode(NULL, row, ints);
+    assert_memory_equal(atom + 2 * r, row + 108, 2);
+    for (int s = 0; s < 16; s++) {
+        int low = atom[32 + 16 * (s / 2) + r] >> (4 * (s % 2)) & 15;
+        int high = atom[160 + 16 * (s / 4) + r] >> (2 * (s % 4)) & 3;
+        assert_int_equal((low | high << 4) - 32, ints[s / 2].s[s % 2]);
+    }
+}
+
 static void expect_scales_k4(const uint8_t *row, const uint8_t *atom, int r, enum quant t)
 {
     const uint8_t *lines = atom + 64 + 4 * r;
@@ -157,11 +242,12 @@ static void expect_scales_k4(const uint8_t *row, const uint8_t *atom, int r, enu
     }
 }
 
-static void expect_scales_q6_k(const uint8_t *row, const uint8_t *atom, int r)
+static void expect_scales_q6_k(const uint8_t *row, const uint8_t *atom, int r, enum quant t)
 {
     struct quant_ints ints[8];
     uint16_t d;
 
+    (void)t;
     memcpy(&d, atom + 2 * r, 2);
     quant_info[QUANT_Q6_K].decode(NULL, row, ints);
     for (int s = 0; s < 16; s++)
@@ -172,7 +258,8 @@ static void expect_scales_q6_k(const uint8_t *row, const uint8_t *atom, int r)
 struct direct {
     enum quant t;
     int (*code)(const uint8_t *, int, int);
-    size_t half[2]; /* where in a block the high bytes of its halves are */
+    void (*scales)(const uint8_t *row, const uint8_t *atom, int r, enum quant t);
+    size_t half[2]; /* where in a block the high bytes of its halves are, if it has any */
 };
 
 /* Random rows of 512 columns whose halves are finite, and the second of their two atoms. */
@@ -191,13 +278,7 @@ static void check_layout(const struct direct *c)
         const uint8_t *row = rows + (size_t)r * row_bytes + row_bytes / 2;
 
         expect_codes(c->t, row, c->code, atom, r);
-        if (c->t == QUANT_Q6_K)
-            expect_scales_q6_k(row, atom, r);
-        else if (c->t == QUANT_Q8_0)
-            for (int b = 0; b < 8; b++)
-                assert_memory_equal(atom + 32 * b + 2 * r, row + 34 * b, 2);
-        else
-            expect_scales_k4(row, atom, r, c->t);
+        c->scales(row, atom, r, c->t);
     }
     free(rows);
     free(group);
@@ -206,10 +287,16 @@ static void check_layout(const struct direct *c)
 static void direct_layouts_are_as_described(void **state)
 {
     static const struct direct direct[] = {
-        {QUANT_Q8_0,  q8_0_code, { 1, 1 }    },
-        { QUANT_Q4_K, q4_k_code, { 1, 3 }    },
-        { QUANT_Q5_K, q5_k_code, { 1, 3 }    },
-        { QUANT_Q6_K, q6_k_code, { 209, 209 }},
+        {QUANT_Q8_0,    q8_0_code,   expect_scales_32,     { 1, 1 }    },
+        { QUANT_Q4_0,   q4_0_code,   expect_scales_32,     { 1, 1 }    },
+        { QUANT_IQ4_NL, iq4_nl_code, expect_scales_32,     { 1, 1 }    },
+        { QUANT_MXFP4,  mxfp4_code,  expect_scales_32,     { 0, 0 }    },
+        { QUANT_IQ4_XS, iq4_xs_code, expect_scales_iq4_xs, { 1, 1 }    },
+        { QUANT_Q2_K,   q2_k_code,   expect_scales_q2_k,   { 81, 83 }  },
+        { QUANT_Q3_K,   q3_k_code,   expect_scales_q3_k,   { 109, 109 }},
+        { QUANT_Q4_K,   q4_k_code,   expect_scales_k4,     { 1, 3 }    },
+        { QUANT_Q5_K,   q5_k_code,   expect_scales_k4,     { 1, 3 }    },
+        { QUANT_Q6_K,   q6_k_code,   expect_scales_q6_k,   { 209, 209 }},
     };
 
     (void)state;
