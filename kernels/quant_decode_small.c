@@ -82,14 +82,13 @@ void decode_iq4_nl(const uint8_t *header, const uint8_t *block, struct quant_int
  * 0 and 1 give subnormals. */
 void decode_mxfp4(const uint8_t *header, const uint8_t *block, struct quant_ints *out)
 {
-    static const int8_t twice[16] = { 0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12 };
     union {
         uint32_t u;
         float f;
     } d = { block[0] < 2 ? 0x00200000u << block[0] : (block[0] - 1u) << 23 };
 
     (void)header;
-    split_nibbles_table(out->q, block + 1, twice);
+    split_nibbles_table(out->q, block + 1, quant_twice_e2m1);
     set_scale32(out, d.f, 0);
 }
 

@@ -10,6 +10,8 @@ const int8_t quant_values3[16] = {
 #include "kernels/quant_tables/iq3nl_values.inc"
 };
 
+const int8_t quant_twice_e2m1[16] = { 0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12 };
+
 const int8_t quant_values4[32] = {
 #include "kernels/quant_tables/iq4k_values.inc"
 };

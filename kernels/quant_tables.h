@@ -17,6 +17,9 @@ extern const int8_t quant_values4[32];  /* IQ4_NL, IQ4_XS, IQ4_K*, KT's scales *
 extern const int8_t quant_values5[64];  /* IQ5_K, IQ5_KS                       */
 extern const int8_t quant_values6[128]; /* IQ6_K                               */
 
+/* MXFP4: twice the 4-bit floats. */
+extern const int8_t quant_twice_e2m1[16];
+
 /* What the first half of quant_values6 is rounded from: with v the code, in f32,
  * fma(v, fma(v, fma(v, 0.0011972, -0.11218), 6.2568), -127). */
 extern const float quant_cubic6[64];

@@ -4,6 +4,7 @@
 
 #include "kernels/cpu/attention.inc"
 #include "kernels/cpu/dot.inc"
+#include "kernels/cpu/layouts.inc"
 #include "kernels/cpu/direct.inc"
 #include "kernels/cpu/vector.inc"
 

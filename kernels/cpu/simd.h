@@ -18,7 +18,7 @@
  *     FORM_S8         any int8; FORM_S8_SCALED the same, times an integer scale per 16
  *     FORM_U4         0..15
  *     FORM_U5         0..31
- *     FORM_U6         0..63 less 32, times an integer scale per 16
+ *     FORM_U6         0..63 less a constant, times an integer scale per 16
  *
  *     block_dots(form, sum, w, x, b, nc)    sum[c] = a block of a panel times column c of x
  *     dot_line, dot_sum                     one block times one column, by lines of codes:

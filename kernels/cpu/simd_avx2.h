@@ -283,6 +283,32 @@ WORD vi vi_load_i8(const void *p)
     return (vi){ _mm256_cvtepi8_epi32(bytes), _mm256_cvtepi8_epi32(_mm_srli_si128(bytes, 8)) };
 }
 
+/* 16 unsigned bytes, or halves of words */
+WORD vi vi_load_u8(const void *p)
+{
+    __m128i bytes = _mm_loadu_si128((const __m128i *)p);
+    return (vi){ _mm256_cvtepu8_epi32(bytes), _mm256_cvtepu8_epi32(_mm_srli_si128(bytes, 8)) };
+}
+
+WORD vi vi_load_u16(const void *p)
+{
+    return (vi){ _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)p)),
+                 _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)p + 1)) };
+}
+
+WORD void vi_store(void *p, vi a)
+{
+    _mm256_storeu_si256((__m256i *)p, a.lo);
+    _mm256_storeu_si256((__m256i *)p + 1, a.hi);
+}
+
+/* table[16] at every byte, which is below 16 */
+WORD vi vb_look_up(const int8_t *table, vi bytes)
+{
+    __m256i t = _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)table));
+    return (vi){ _mm256_shuffle_epi8(t, bytes.lo), _mm256_shuffle_epi8(t, bytes.hi) };
+}
+
 WORD vi vi_sub(vi a, vi b)
 {
     return (vi){ _mm256_sub_epi32(a.lo, b.lo), _mm256_sub_epi32(a.hi, b.hi) };
@@ -360,7 +386,7 @@ struct vs {
     _Alignas(64) int16_t w[8][2][LANES][2];
 };
 
-/* U6: both integer scales as pairs of int16, and -32 times (s0, s1). */
+/* U6: both integer scales as pairs of int16, and (s0, s1) times what the codes are to be less. */
 struct scales {
     vi s0, s1, offset;
 };

@@ -188,6 +188,29 @@ WORD vi vi_load_i8(const void *p)
     return _mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)p));
 }
 
+/* 16 unsigned bytes, or halves of words */
+WORD vi vi_load_u8(const void *p)
+{
+    return _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)p));
+}
+
+WORD vi vi_load_u16(const void *p)
+{
+    return _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)p));
+}
+
+WORD void vi_store(void *p, vi a)
+{
+    _mm512_storeu_si512(p, a);
+}
+
+/* table[16] at every byte, which is below 16 */
+WORD vi vb_look_up(const int8_t *table, vi bytes)
+{
+    __m512i t = _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)table));
+    return _mm512_shuffle_epi8(t, bytes);
+}
+
 WORD vi vi_add(vi a, vi b)
 {
     return _mm512_add_epi32(a, b);
@@ -268,7 +291,7 @@ struct vs {
     int32_t s[2][LANES];
 };
 
-/* U6: both integer scales as pairs of int16, and -32 times (s0, s1). */
+/* U6: both integer scales as pairs of int16, and (s0, s1) times what the codes are to be less. */
 struct scales {
     vi s0, s1, offset;
 };

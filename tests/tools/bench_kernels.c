@@ -185,8 +185,8 @@ static void print_type(struct stream *s, enum quant t, int n_threads,
 
 int main(int argc, char **argv)
 {
-    static const enum quant usual[] = { QUANT_Q8_0, QUANT_Q4_K, QUANT_Q5_K,  QUANT_Q6_K,
-                                        QUANT_F16,  QUANT_F32,  QUANT_IQ4_XS };
+    static const enum quant usual[] = { QUANT_Q8_0,   QUANT_Q4_K, QUANT_Q5_K, QUANT_Q6_K,
+                                        QUANT_IQ4_XS, QUANT_Q2_K, QUANT_F16,  QUANT_F32 };
     static struct cpu_column quantised[MANY], floats[MANY];
     static struct stream s;
     struct team all;

@@ -131,6 +131,7 @@ static inline __m512i simde_test_cvtps_epi32(__m512 a)
 #undef _mm512_cvtps_epi32
 #define _mm512_cvtps_epi32 simde_test_cvtps_epi32
 
+/* Narrow integers of one half after the other. */
 static inline __m512i simde_test_cvtepi8_epi32(__m128i a)
 {
     return simde_test_join_ints(_mm256_cvtepi8_epi32(a),
@@ -139,6 +140,14 @@ static inline __m512i simde_test_cvtepi8_epi32(__m128i a)
 #undef _mm512_cvtepi8_epi32
 #define _mm512_cvtepi8_epi32 simde_test_cvtepi8_epi32
 
+static inline __m512i simde_test_cvtepu8_epi32(__m128i a)
+{
+    return simde_test_join_ints(_mm256_cvtepu8_epi32(a),
+                                _mm256_cvtepu8_epi32(_mm_srli_si128(a, 8)));
+}
+#undef _mm512_cvtepu8_epi32
+#define _mm512_cvtepu8_epi32 simde_test_cvtepu8_epi32
+
 static inline __m512i simde_test_cvtepi16_epi32(__m256i a)
 {
     return simde_test_join_ints(_mm256_cvtepi16_epi32(_mm256_castsi256_si128(a)),
@@ -146,6 +155,14 @@ static inline __m512i simde_test_cvtepi16_epi32(__m256i a)
 }
 #undef _mm512_cvtepi16_epi32
 #define _mm512_cvtepi16_epi32 simde_test_cvtepi16_epi32
+
+static inline __m512i simde_test_cvtepu16_epi32(__m256i a)
+{
+    return simde_test_join_ints(_mm256_cvtepu16_epi32(_mm256_castsi256_si128(a)),
+                                _mm256_cvtepu16_epi32(_mm256_extracti128_si256(a, 1)));
+}
+#undef _mm512_cvtepu16_epi32
+#define _mm512_cvtepu16_epi32 simde_test_cvtepu16_epi32
 
 static inline __m128i simde_test_cvtepi32_epi8(__m512i a)
 {
