@@ -423,11 +423,29 @@ static enum err_code start_mpi(int *rank, int *size, struct err *e)
     return ERR_OK;
 }
 
-static enum err_code create(struct comm **out, const struct comm_options *o, struct err *e)
+/* An MPI that does not know what started it takes every process for the only one. */
+static enum err_code check_place(const struct comm_job *job, int rank, int size, struct err *e)
+{
+    char of[24] = "";
+
+    if (rank == job->rank && (size > 1 || job->size <= 1))
+        return ERR_OK;
+    if (job->size > 0)
+        (void)snprintf(of, sizeof of, " of %d", job->size);
+    return err_set(
+        e, ERR_PEER,
+        "the environment says rank %d%s, but MPI rank %d of %d; start with mpirun, or with "
+        "srun --mpi=pmix",
+        job->rank, of, rank, size);
+}
+
+static enum err_code create(struct comm **out, const struct comm_options *o,
+                            const struct comm_job *job, struct err *e)
 {
     int rank = 0, size = 1;
 
     TRY(start_mpi(&rank, &size, e));
+    TRY(check_place(job, rank, size, e));
     struct comm *c = comm_group_alloc(&mpi_ops);
     struct back *b = calloc(1, sizeof *b);
     if (!c || !b) {
@@ -468,7 +486,7 @@ enum err_code comm_create_mpi(struct comm **out, const struct comm_options *o, s
         return err_set(e, ERR_PEER, "not started by mpirun or srun; start the ranks with one");
     prctl(PR_SET_PDEATHSIG, SIGKILL); /* no rank outlives its mpirun */
     comm_guard_start(&guard, o->start_ms);
-    enum err_code rc = create(out, o, e);
+    enum err_code rc = create(out, o, &job, e);
     comm_guard_stop(&guard);
     return rc;
 }

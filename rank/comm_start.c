@@ -18,13 +18,15 @@ enum { STALE_MS = 1000, LOOK_S = 1, LOOKS = 3, EXIT_GROUP_FAILED = 70 };
 /* ---- The environment ----------------------------------------------------------------- */
 
 /* mpirun says everything itself.  Under srun PMIx or PMI has the rank, and Slurm the rest; mpirun
- * under Slurm passes on what Slurm said to mpirun's own daemons, so its own words come first. */
+ * under Slurm passes on what Slurm said to mpirun's own daemons, so its own words come first.  A
+ * rank means nothing without what goes with it. */
 static const struct words {
-    const char *rank, *size, *local_size, *hosts;
+    const char *rank, *with, *size, *local_size, *hosts;
 } words[] = {
-    {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", NULL                  },
-    { "PMIX_RANK",           "SLURM_STEP_NUM_TASKS", NULL,                         "SLURM_STEP_NUM_NODES"},
-    { "PMI_RANK",            "PMI_SIZE",             NULL,                         "SLURM_STEP_NUM_NODES"},
+    {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_SIZE",
+     "OMPI_COMM_WORLD_LOCAL_SIZE",                                                 NULL                  },
+    { "PMIX_RANK",           "PMIX_NAMESPACE",       "SLURM_STEP_NUM_TASKS", NULL, "SLURM_STEP_NUM_NODES"},
+    { "PMI_RANK",            "PMI_SIZE",             "PMI_SIZE",             NULL, "SLURM_STEP_NUM_NODES"},
 };
 
 static const char *const server_variables[] = { "PMIX_SERVER_URI4", "PMIX_SERVER_URI3",
@@ -86,7 +88,7 @@ enum err_code comm_find_job(struct comm_job *job, struct err *e)
     *job = (struct comm_job){ .rank = -1 };
     for (size_t i = 0; i < sizeof words / sizeof *words && job->rank < 0; i++) {
         const struct words *w = &words[i];
-        job->rank = number_of(w->rank);
+        job->rank = getenv(w->with) ? number_of(w->rank) : -1;
         if (job->rank < 0)
             continue;
         int size = number_of(w->size), here = number_of(w->local_size);
@@ -239,14 +241,18 @@ static void say_missing(const struct siblings *s, int local)
 
 /* ---- A guard of the start ------------------------------------------------------------- */
 
-/* Until the next look, or the end.  Returns whether it was told to stop. */
-static int guard_wait(struct comm_guard *g)
+/* Until the next look, or until `end_s`.  Returns whether it was told to stop. */
+static int guard_wait(struct comm_guard *g, double end_s)
 {
     struct timespec until;
+    double left_s = end_s - clock_seconds();
+    int64_t ns = (int64_t)(1e9 * (left_s < 0 ? 0 : left_s < LOOK_S ? left_s : LOOK_S));
     int late = 0;
 
     clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += LOOK_S;
+    ns += until.tv_nsec;
+    until.tv_sec += ns / 1000000000;
+    until.tv_nsec = ns % 1000000000;
     while (!g->done && late != ETIMEDOUT)
         late = pthread_cond_timedwait(&g->changed, &g->lock, &until);
     return g->done;
@@ -256,17 +262,18 @@ static void *guard_thread(void *arg)
 {
     struct comm_guard *g = arg;
     struct siblings s;
+    double end_s = clock_seconds() + g->ms * 1e-3;
     int missed = 0, last = -1;
 
     siblings_open(&s);
     pthread_mutex_lock(&g->lock);
-    for (int waited_s = LOOK_S; !guard_wait(g); waited_s += LOOK_S) {
+    while (!guard_wait(g, end_s)) {
         int missing = find_missing(&s); /* not at once: mpirun may not have started it yet */
         missed = missing < 0 ? 0 : missing == last ? missed + 1 : 1;
         last = missing;
         if (missed >= LOOKS)
             say_missing(&s, missing);
-        else if (waited_s * 1000 >= g->ms)
+        else if (clock_seconds() >= end_s)
             log_error("not all ranks have come within %.0f s of the start; one is stopped, or its "
                       "host cannot be reached",
                       g->ms * 1e-3);

@@ -100,7 +100,8 @@ static int run_alone(const char *variable, const char *value, char *text, size_t
     assert_int_equal(pipe(ends), 0);
     pid_t pid = fork();
     if (pid == 0) {
-        if (variable && (setenv("PMIX_RANK", "0", 1) || setenv(variable, value, 1)))
+        if (variable && (setenv("PMIX_RANK", "0", 1) || setenv("PMIX_NAMESPACE", "123", 1) ||
+                         setenv(variable, value, 1)))
             _exit(126);
         dup2(ends[1], 2);
         execl(worker, worker, "data", (char *)NULL);
