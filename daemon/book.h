@@ -17,6 +17,7 @@
 
 struct request {
     struct request *next, *before; /* of the list it is in: live, or ended */
+    size_t bytes;                  /* that it had when it came into that list */
     /* Never changes. */
     int64_t number;
     struct request_spec spec; /* its arrays lie in `memory` */

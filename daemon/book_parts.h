@@ -6,14 +6,16 @@
 #include "daemon/book.h"
 
 enum {
-    WARM_REQUESTS = 256, /* ended ones that stay in memory */
-    QUEUE_SHARE = 3,     /* times as many as places are free may wait of one client */
+    WARM_REQUESTS = 256,   /* ended ones that stay in memory: so many, and no more bytes than */
+    WARM_BYTES = 32 << 20, /* this, but for the last of them                                  */
+    QUEUE_SHARE = 3,       /* times as many as places are free may wait of one client         */
 };
 
 /* A ring through its head. */
 struct request_list {
     struct request head;
     int n;
+    size_t bytes; /* of its requests, as they entered it */
 };
 
 struct requests {

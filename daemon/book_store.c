@@ -9,8 +9,17 @@
 
 /* ---- Lists and trees ------------------------------------------------------ */
 
+static size_t request_bytes(const struct request *r)
+{
+    return sizeof *r + r->blob.cap + r->text.cap +
+           (size_t)r->cap * (sizeof *r->tokens + sizeof *r->text_ends) +
+           (size_t)r->spec.n_prompt * sizeof *r->spec.prompt;
+}
+
 void list_add(struct request_list *l, struct request *r)
 {
+    r->bytes = request_bytes(r);
+    l->bytes += r->bytes;
     r->next = &l->head;
     r->before = l->head.before;
     l->head.before->next = r;
@@ -22,6 +31,7 @@ void list_remove(struct request_list *l, struct request *r)
 {
     r->before->next = r->next;
     r->next->before = r->before;
+    l->bytes -= r->bytes;
     l->n--;
 }
 
@@ -60,9 +70,13 @@ void book_drop(struct requests *b, struct request *r, int live)
 
 void book_forget_cold(struct requests *b)
 {
-    for (struct request *r = b->ended.head.next, *after;
-         r != &b->ended.head && b->ended.n > WARM_REQUESTS; r = after) {
+    struct request_list *l = &b->ended;
+
+    for (struct request *r = l->head.next, *after;
+         l->n > WARM_REQUESTS || (l->n > 1 && l->bytes > WARM_BYTES); r = after) {
         after = r->next;
+        if (after == &l->head)
+            break;
         if (!r->waiters)
             book_drop(b, r, 0);
     }

@@ -12,6 +12,7 @@
  * not fit.
  */
 #include <errno.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -195,6 +196,8 @@ int main(int argc, char **argv)
     struct err e = { 0 };
 
     log_set_program("latentd");
+    /* One thread frees what another has made: in one arena the next can have it. */
+    (void)mallopt(M_ARENA_MAX, 1);
     if (argc > 1 && strcmp(argv[1], "--version") == 0) {
         if (!session_follows())
             printf("latentd %s\n", LATENTD_VERSION);
