@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* kernels/cpu/cpu_kernels_avx2.c - the table for AVX2, FMA and F16C. */
-#include "kernels/cpu/simd_avx2.h"
+#include "kernels/cpu/simd_avx2_dots.h"
 
 #include "kernels/cpu/attention.inc"
 #include "kernels/cpu/dot.inc"
