@@ -24,8 +24,9 @@ enum {
     IDLE_MS = 1000,   /* without ranks: how often deadlines are looked at */
     HANG_MS = 120000, /* a step that takes longer than this, and than HANG_STEPS median ones */
     HANG_STEPS = 20,
-    STALL_S = 10,  /* a frame stands still for so long: nobody is there */
-    QUIT_MS = 400, /* ranks that are not in a step leave within this */
+    STALL_S = 10,   /* a frame stands still for so long: nobody is there */
+    STOP_MS = 1000, /* then a thread that waits for a rank to read or write is let go */
+    QUIT_MS = 400,  /* ranks that are not in a step leave within this */
 };
 
 struct driver {
@@ -34,7 +35,7 @@ struct driver {
     int news_fd; /* eventfd: something new in the book, new ranks, or the end */
     struct scheduler *scheduler;
     struct link_ready ready;
-    int fd;      /* of the link, -1: none; the thread's own */
+    int fd;      /* of the link, -1: none; the thread's own, changed under the lock */
     int faulted; /* rank 0 has said why it leaves */
     int64_t step_id;
     struct str out;
@@ -501,8 +502,10 @@ static void part(struct driver *d, enum err_code rc, const struct err *e)
     if (quit || d->faulted)
         (void)poll(&gone, 1, QUIT_MS);
     d->faulted = 0;
+    pthread_mutex_lock(&d->lock);
     close(d->fd);
     d->fd = -1;
+    pthread_mutex_unlock(&d->lock);
     scheduler_free(&d->scheduler);
     push_entry(d); /* the book counts on what is in it already */
     book_all_wait(d->opt.book);
@@ -586,7 +589,14 @@ void driver_stop(struct driver **dp)
     pthread_mutex_unlock(&d->lock);
     journal_hurry(d->opt.journal);
     driver_wake(d);
-    pthread_join(d->thread, NULL);
+    struct timespec until = clock_in_ms(STOP_MS);
+    if (pthread_clockjoin_np(d->thread, NULL, CLOCK_MONOTONIC, &until)) {
+        pthread_mutex_lock(&d->lock);
+        if (d->fd >= 0)
+            (void)shutdown(d->fd, SHUT_RDWR);
+        pthread_mutex_unlock(&d->lock);
+        pthread_join(d->thread, NULL);
+    }
     if (d->attached_fd >= 0)
         close(d->attached_fd);
     close(d->news_fd);
