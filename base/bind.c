@@ -78,7 +78,7 @@ int bind_part(const struct bind *b, int i, int n, int n_threads, hwloc_bitmap_t 
 {
     hwloc_bitmap_t node;
 
-    if (n < 2 || count_pus(b, b->allowed) < (int64_t)n * n_threads ||
+    if (n < 2 || !b->topology || count_pus(b, b->allowed) < (int64_t)n * n_threads ||
         !(node = hwloc_bitmap_alloc()))
         return 0;
     if (fit_nodes(b, n, n_threads, node)) {

@@ -257,7 +257,7 @@ void changes_shortfall(const struct plan *p, char *out, size_t size)
 {
     struct plan_memory worst = { .needed_bytes = INT64_MIN };
     int64_t together = 0;
-    char needs[32], has[32], lacks[32];
+    char needs[32], has[32], lacks[32], ranks[40] = "";
     int n = 0, n_short = 0;
 
     for (int i = 0; i < plan_memories(p); i++) {
@@ -270,8 +270,11 @@ void changes_shortfall(const struct plan *p, char *out, size_t size)
         if (m.needed_bytes - m.available_bytes > worst.needed_bytes - worst.available_bytes)
             worst = m;
     }
+    if (p->n_ranks > 1 && worst.n_ranks > 0)
+        snprintf(ranks, sizeof ranks, worst.n_ranks > 1 ? " (RANK%d and %d more)" : " (RANK%d)",
+                 worst.first_rank, worst.n_ranks - 1);
     int at = snprintf(
-        out, size, "%s needs %s and has %s available, %s too little%s", worst.name,
+        out, size, "%s%s needs %s and has %s available, %s too little%s", worst.name, ranks,
         str_bytes(needs, sizeof needs, (double)worst.needed_bytes),
         str_bytes(has, sizeof has, (double)worst.available_bytes),
         str_bytes(lacks, sizeof lacks, (double)(worst.needed_bytes - worst.available_bytes)),

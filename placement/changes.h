@@ -19,8 +19,8 @@ struct changes {
 enum err_code changes_find(struct changes *c, const struct plan_input *in, const struct plan *p,
                            struct err *e);
 
-/* "host node1 needs 36.40 GB and has 24.00 GB available, 12.40 GB too little": of the memory that
- * lacks most. */
+/* "host node1 (RANK4 and 3 more) needs 36.40 GB and has 24.00 GB available, 12.40 GB too little":
+ * of the memory that lacks most. */
 void changes_shortfall(const struct plan *p, char *out, size_t size);
 
 #endif

@@ -151,7 +151,7 @@ static inline int64_t plan_slack(const struct plan_device *d)
 struct plan_memory {
     char name[80];
     int64_t needed_bytes, available_bytes;
-    int n_ranks; /* of a host */
+    int n_ranks, first_rank; /* of a host */
 };
 
 /* i: from 0 below plan_memories, hosts first.  Returns 0 if there is none at i. */

@@ -123,7 +123,7 @@ int plan_memory_at(const struct plan *p, int i, struct plan_memory *m)
     for (int r = 0; r < p->n_ranks; r++)
         if (p->ranks[r].host == i) {
             m->needed_bytes += plan_used(&p->devices[r]);
-            m->n_ranks++;
+            m->first_rank = m->n_ranks++ ? m->first_rank : r;
         }
     m->available_bytes = hosts[i].ram_bytes;
     if (*hosts[i].name)

@@ -81,13 +81,16 @@ enum err_code inventory_probe(struct inventory *m, struct err *e)
     return ERR_OK;
 }
 
-int probe_ranks(void)
+int probe_ranks(int n_threads)
 {
     struct bind b;
+    hwloc_bitmap_t part = hwloc_bitmap_alloc();
 
     bind_open(&b);
     int n = bind_count_nodes(&b);
+    n = part && bind_part(&b, 0, n, n_threads, part) ? n : 1;
     bind_close(&b);
+    hwloc_bitmap_free(part);
     return n;
 }
 

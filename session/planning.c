@@ -47,7 +47,7 @@ enum err_code planning_probe(struct planning *x, struct err *e)
 
 int planning_ranks(const struct options *o)
 {
-    return o->ranks > 0 ? (int)o->ranks : probe_ranks();
+    return o->ranks > 0 ? (int)o->ranks : probe_ranks((int)o->threads);
 }
 
 static enum err_code read_machine(struct planning *x, struct err *e)
@@ -58,6 +58,8 @@ static enum err_code read_machine(struct planning *x, struct err *e)
         TRY(inventory_read(&x->inventory, x->o->devices, e));
     else
         TRY(planning_probe(x, e));
+    if (x->ranks == 0 && !x->o->devices)
+        x->ranks = planning_ranks(x->o);
     return x->ranks > 0 ? inventory_set_ranks(&x->inventory, x->ranks, e) : ERR_OK;
 }
 
@@ -171,7 +173,7 @@ enum err_code planning_make(struct planning *x, const struct model *m, struct er
 enum err_code planning_judge(const struct planning *x, struct err *e)
 {
     int errors = findings_count(&x->findings, FINDING_ERROR, -1);
-    char shortfall[128];
+    char shortfall[256];
 
     for (int i = 0; i < x->findings.n; i++)
         if (x->findings.v[i].level == FINDING_ERROR)

@@ -30,7 +30,8 @@ struct planning {
  * the same.  Errors: those of inventory_probe, profile_read. */
 enum err_code planning_probe(struct planning *x, struct err *e);
 
-/* How many ranks a program of this host makes: --ranks, otherwise one for each NUMA node. */
+/* How many ranks a program of this host makes: --ranks, otherwise one for each NUMA node, or one in
+ * all where -t wants more threads than that leaves cores for. */
 int planning_ranks(const struct options *o);
 
 /* Wrong rules and a plan that does not fit are no errors yet: planning_judge.

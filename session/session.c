@@ -157,6 +157,7 @@ enum err_code session_load(struct session *s, const struct options *o, int64_t n
     if (comm) {
         told = 1;
         comm_broadcast(comm, &order, sizeof order, 0);
+        TRY(comm_share_error(comm, ERR_OK, e)); /* the others open the file now */
         TRY(processes_agree(comm, s->model, o, e));
     }
     return load(s, o, order.n_context, e);
@@ -221,10 +222,9 @@ static void follow(const struct options *o)
     if (comm_check(comm, &e) != ERR_OK || order.kind != ORDER_LOAD)
         return;
     enum err_code rc = session_open(&s, o, 0, &e);
-    if (rc != ERR_OK)
-        comm_abort(comm, e.msg); /* rank 0 has the file open already */
-    else if (processes_agree(comm, s.model, o, &e) == ERR_OK &&
-             load(&s, o, order.n_context, &e) == ERR_OK)
+    if (comm_share_error(comm, rc, &e) == ERR_OK &&
+        processes_agree(comm, s.model, o, &e) == ERR_OK &&
+        load(&s, o, order.n_context, &e) == ERR_OK)
         (void)engine_follow(s.engine, &e);
     engine_free(&s.engine);
     session_close(&s);

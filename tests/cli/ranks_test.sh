@@ -47,6 +47,8 @@ same 'a rank for each node'
 says err 'RANK2: '
 run 0 plan "$v3"
 says out 'machine   1 host, 3 ranks'
+run 0 plan "$v3" -t 3
+says out 'machine   1 host, 1 rank' # three of three threads are more than the cores
 unset HWLOC_SYNTHETIC
 run 2 logits -m "$v3" --tokens $ids -o "$work/other.npy" --ranks 2 -ot 'exps=RANK2'
 says err 'no RANK2: this plan has 2 ranks'
@@ -156,6 +158,11 @@ differ "-m $v3 -c 256" "-m $v3 -c 128" -c
 differ "-m $v3" "-m $v3 --reduce f32" --reduce
 differ "-m $v3 -ot exps=RANK0" "-m $v3 -ot exps=RANK1" -ot
 differ "-m $v3 --rules $work/rules0" "-m $v3 --rules $work/rules1" plan
+timeout 60 "$mpirun" --oversubscribe --bind-to none -np 2 "$work/differs" "-m $v3" "-m $work/none.gguf" \
+    "$latent" generate -p x -n 2 -t 1 >"$work/out" 2>"$work/err" </dev/null
+[ $? = 1 ] || fail "a file that rank 1 lacks: $(cat "$work/err")"
+says err "none.gguf: cannot open"
+[ "$(grep -c '^latent: .*rank 1' "$work/err")" = 1 ] || fail 'a file that rank 1 lacks: not said once'
 
 # alive PID: and not only waiting to be reaped
 alive() { grep -q '^State:[[:space:]]*[^ZX[:space:]]' "/proc/$1/status" 2>/dev/null; }

@@ -373,7 +373,7 @@ static void ranks_share_a_host(void **state)
         assert_int_equal(c.plan.fits, !lacks);
     }
     changes_shortfall(&c.plan, why, sizeof why);
-    assert_non_null(strstr(why, "host 0 needs "));
+    assert_non_null(strstr(why, "host 0 (RANK0 and 2 more) needs "));
     assert_non_null(strstr(why, " available, 1 B too little"));
     plan_free(&c.plan);
     h->ram_bytes = needed;
