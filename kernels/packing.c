@@ -329,6 +329,37 @@ static void unpack_4bit(const struct quant_info *info, const uint8_t *atom, int 
     }
 }
 
+/* One or two halves, a word of fifth bits or none, and nibbles: Q4_1, Q5_0, Q5_1. */
+static void pack_halves(const struct quant_info *info, const uint8_t *row, int64_t n, uint8_t *atom,
+                        int r)
+{
+    int64_t halves = info->bytes % 4 ? 1 : 2, blocks = n / 32, nibbles = info->bytes - 16;
+    uint8_t *codes = atom + 32 * halves * blocks + 4 * r, *bits = codes + 256 * blocks;
+
+    for (int64_t b = 0; b < blocks; b++, row += info->bytes, codes += 256) {
+        for (int64_t h = 0; h < halves; h++, atom += 32)
+            store_u16(atom + 2 * r, load_u16(row + 2 * h));
+        if (nibbles > 2 * halves)
+            store_u32(bits + 64 * b, spread_ones(load_u32(row + 2 * halves)));
+        pack_line4(row + nibbles, codes);
+    }
+}
+
+static void unpack_halves(const struct quant_info *info, const uint8_t *atom, int r, int64_t n,
+                          uint8_t *row)
+{
+    int64_t halves = info->bytes % 4 ? 1 : 2, blocks = n / 32, nibbles = info->bytes - 16;
+    const uint8_t *codes = atom + 32 * halves * blocks + 4 * r, *bits = codes + 256 * blocks;
+
+    for (int64_t b = 0; b < blocks; b++, row += info->bytes, codes += 256) {
+        for (int64_t h = 0; h < halves; h++, atom += 32)
+            store_u16(row + 2 * h, load_u16(atom + 2 * r));
+        if (nibbles > 2 * halves)
+            store_u32(row + 2 * halves, gather_ones(load_u32(bits + 64 * b)));
+        unpack_line4(codes, row + nibbles);
+    }
+}
+
 static void pack_iq4_xs(const struct quant_info *info, const uint8_t *row, int64_t n, uint8_t *atom,
                         int r)
 {
@@ -375,6 +406,9 @@ static const struct layout direct_layouts[QUANT_COUNT] = {
     [QUANT_IQ4_NL] = { pack_4bit,   unpack_4bit  },
       [QUANT_MXFP4] = { pack_4bit,   unpack_4bit  },
     [QUANT_IQ4_XS] = { pack_iq4_xs, unpack_iq4_xs},
+      [QUANT_Q4_1] = { pack_halves, unpack_halves},
+    [QUANT_Q5_0] = { pack_halves, unpack_halves},
+      [QUANT_Q5_1] = { pack_halves, unpack_halves},
 };
 
 static const struct layout *layout_of(enum quant t)

@@ -33,6 +33,9 @@
  *             [8][16] u32 third bits, as the fifth of Q5_K
  *     Q4_0, IQ4_NL, MXFP4
  *             [n/32][16] d as in the file, then [n/32][4][16][4] nibbles as Q4_K
+ *     Q4_1    the same with [n/32][2][16] d, m f16
+ *     Q5_0, Q5_1
+ *             the same as Q4_0 and Q4_1, then [n/32][16] u32 fifth bits as Q5_K
  *     IQ4_XS  [16] d f16, [16] u16 upper bits of scales, [16] u32 nibbles of scales, as in the
  *             file; [8][4][16][4] nibbles as Q4_K
  *     others  [block][16] blocks as in the file

@@ -150,6 +150,25 @@ static inline void unpack_bytes(const uint8_t *lines, int n, uint8_t *bytes)
         bytes[s] = lines[PACK_ROWS * s];
 }
 
+/* The bits of 32 columns, of column j in bit j: bit 4e+i goes to bit 8i+e, and back. */
+static inline uint32_t spread_ones(uint32_t w)
+{
+    exchange(&w, &w, 3, 0x0a0a0a0a);
+    exchange(&w, &w, 6, 0x00cc00cc);
+    exchange(&w, &w, 12, 0x0000f0f0);
+    exchange(&w, &w, 8, 0x0000ff00);
+    return w;
+}
+
+static inline uint32_t gather_ones(uint32_t w)
+{
+    exchange(&w, &w, 8, 0x0000ff00);
+    exchange(&w, &w, 12, 0x0000f0f0);
+    exchange(&w, &w, 6, 0x00cc00cc);
+    exchange(&w, &w, 3, 0x0a0a0a0a);
+    return w;
+}
+
 /* 16 bytes whose low nibbles are columns 0-15 and the high ones 16-31, as they are. */
 static inline void pack_line4(const uint8_t *nibbles, uint8_t *lines)
 {

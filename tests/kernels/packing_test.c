@@ -119,12 +119,17 @@ static int q4_k_code(const uint8_t *atom, int k, int r)
     return nibble(atom + 256, k / 32, k % 32, r);
 }
 
-static int q5_k_code(const uint8_t *atom, int k, int r)
+/* Bit 4 of column k, from words as packing.h has them. */
+static int fifth_bit(const uint8_t *bits, int k, int r)
 {
     int column = k % 32;
-    const uint8_t *word = atom + 2304 + 64 * (k / 32) + 4 * r; /* byte i of the u32 */
 
-    return q4_k_code(atom, k, r) | (word[column % 4] >> (column / 4) & 1) << 4;
+    return bits[64 * (k / 32) + 4 * r + column % 4] >> (column / 4) & 1;
+}
+
+static int q5_k_code(const uint8_t *atom, int k, int r)
+{
+    return q4_k_code(atom, k, r) | fifth_bit(atom + 2304, k, r) << 4;
 }
 
 static int q6_k_code(const uint8_t *atom, int k, int r)
@@ -164,6 +169,21 @@ static int q4_0_code(const uint8_t *atom, int k, int r)
     return nibble(atom + 256, k / 32, k % 32, r) - 8;
 }
 
+static int q4_1_code(const uint8_t *atom, int k, int r)
+{
+    return nibble(atom + 512, k / 32, k % 32, r);
+}
+
+static int q5_0_code(const uint8_t *atom, int k, int r)
+{
+    return (nibble(atom + 256, k / 32, k % 32, r) | fifth_bit(atom + 2304, k, r) << 4) - 16;
+}
+
+static int q5_1_code(const uint8_t *atom, int k, int r)
+{
+    return q4_1_code(atom, k, r) | fifth_bit(atom + 2560, k, r) << 4;
+}
+
 static int iq4_nl_code(const uint8_t *atom, int k, int r)
 {
     return quant_values4[nibble(atom + 256, k / 32, k % 32, r)];
@@ -189,6 +209,14 @@ static void expect_scales_32(const uint8_t *row, const uint8_t *atom, int r, enu
 
     for (size_t b = 0; b < 8; b++)
         assert_memory_equal(atom + size * (16 * b + (size_t)r), row + bytes * b, size);
+}
+
+static void expect_scales_and_minima(const uint8_t *row, const uint8_t *atom, int r, enum quant t)
+{
+    for (size_t b = 0; b < 8; b++, row += quant_info[t].bytes, atom += 64) {
+        assert_memory_equal(atom + 2 * r, row, 2);
+        assert_memory_equal(atom + 32 + 2 * r, row + 2, 2);
+    }
 }
 
 static void expect_scales_iq4_xs(const uint8_t *row, const uint8_t *atom, int r, enum quant t)
@@ -287,16 +315,19 @@ static void check_layout(const struct direct *c)
 static void direct_layouts_are_as_described(void **state)
 {
     static const struct direct direct[] = {
-        {QUANT_Q8_0,    q8_0_code,   expect_scales_32,     { 1, 1 }    },
-        { QUANT_Q4_0,   q4_0_code,   expect_scales_32,     { 1, 1 }    },
-        { QUANT_IQ4_NL, iq4_nl_code, expect_scales_32,     { 1, 1 }    },
-        { QUANT_MXFP4,  mxfp4_code,  expect_scales_32,     { 0, 0 }    },
-        { QUANT_IQ4_XS, iq4_xs_code, expect_scales_iq4_xs, { 1, 1 }    },
-        { QUANT_Q2_K,   q2_k_code,   expect_scales_q2_k,   { 81, 83 }  },
-        { QUANT_Q3_K,   q3_k_code,   expect_scales_q3_k,   { 109, 109 }},
-        { QUANT_Q4_K,   q4_k_code,   expect_scales_k4,     { 1, 3 }    },
-        { QUANT_Q5_K,   q5_k_code,   expect_scales_k4,     { 1, 3 }    },
-        { QUANT_Q6_K,   q6_k_code,   expect_scales_q6_k,   { 209, 209 }},
+        {QUANT_Q8_0,    q8_0_code,   expect_scales_32,         { 1, 1 }    },
+        { QUANT_Q4_0,   q4_0_code,   expect_scales_32,         { 1, 1 }    },
+        { QUANT_Q4_1,   q4_1_code,   expect_scales_and_minima, { 1, 3 }    },
+        { QUANT_Q5_0,   q5_0_code,   expect_scales_32,         { 1, 1 }    },
+        { QUANT_Q5_1,   q5_1_code,   expect_scales_and_minima, { 1, 3 }    },
+        { QUANT_IQ4_NL, iq4_nl_code, expect_scales_32,         { 1, 1 }    },
+        { QUANT_MXFP4,  mxfp4_code,  expect_scales_32,         { 0, 0 }    },
+        { QUANT_IQ4_XS, iq4_xs_code, expect_scales_iq4_xs,     { 1, 1 }    },
+        { QUANT_Q2_K,   q2_k_code,   expect_scales_q2_k,       { 81, 83 }  },
+        { QUANT_Q3_K,   q3_k_code,   expect_scales_q3_k,       { 109, 109 }},
+        { QUANT_Q4_K,   q4_k_code,   expect_scales_k4,         { 1, 3 }    },
+        { QUANT_Q5_K,   q5_k_code,   expect_scales_k4,         { 1, 3 }    },
+        { QUANT_Q6_K,   q6_k_code,   expect_scales_q6_k,       { 209, 209 }},
     };
 
     (void)state;
