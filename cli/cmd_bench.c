@@ -53,12 +53,16 @@ static int64_t prompt_length(const struct bench_test *t)
     return t->depth > 0 ? t->depth : 1; /* something must stand before what is produced */
 }
 
+/* n 0: none, which leaves a kind of test out. */
 static enum err_code add_test(struct bench *b, int is_prefill, int64_t n, int64_t depth, int batch,
                               struct err *e)
 {
-    struct bench_test *t = &b->tests[b->n_tests++];
+    struct bench_test *t = &b->tests[b->n_tests];
     int64_t length;
 
+    if (n == 0)
+        return ERR_OK;
+    b->n_tests++;
     t->is_prefill = is_prefill;
     t->n = n;
     t->depth = depth;
@@ -89,6 +93,8 @@ static enum err_code list_tests(struct bench *b, struct err *e)
                 TRY(add_test(b, 0, o->tg.v[i], o->depth.v[d], (int)o->parallel, e));
         }
     }
+    if (b->n_tests == 0)
+        return err_set(e, ERR_USAGE, "bench: --pp and --tg leave nothing to measure");
     return ERR_OK;
 }
 

@@ -201,7 +201,8 @@ run 0 logits -m "$data/models/tiny-v2-f16.gguf" --tokens 0,5,9 -o "$work/a.npy"
 run 0 logits -m "$work/legacy.gguf" --tokens 0,5,9 -o "$work/b.npy"
 cmp -s "$work/a.npy" "$work/b.npy" || fail 'another layout gives other logits'
 
-run 2 bench -m "$v3" --pp 0; one_line
+run 2 bench -m "$v3" --pp 0 --tg 0; one_line; says err 'nothing to measure'
+run 0 bench -m "$v3" --pp 0 --tg 2 -r 1 --json; [ "$(grep -c '"fraction"' "$work/out")" = 1 ] || fail "bench --pp 0 measures more"
 run 0 bench -m "$v3" --pp 16 --tg 2 --depth 0,8 -np 3 -r 1 --json
 [ "$(grep -c '"fraction"' "$work/out")" = 6 ] || fail 'bench has not six results'
 [ "$(grep -c '"experts_met": [4-9]' "$work/out")" = 4 ] || fail 'bench counts no experts'
