@@ -130,6 +130,26 @@ static void every_client_alone(void **state)
     rig_close(&r);
 }
 
+/* What rank 0 has sent before it was ready. */
+static void the_rank_has_told_of_itself(struct rig *r)
+{
+    struct status_rank *ranks;
+    struct str plan = { 0 }, metrics = { 0 };
+
+    assert_int_equal(status_ranks(r->core.status, &ranks), 1);
+    assert_true(ranks[0].is.figures[COMM_TO_LOAD] > 0);
+    assert_int_equal(ranks[0].is.figures[COMM_LOADED], ranks[0].is.figures[COMM_TO_LOAD]);
+    assert_true(*ranks[0].is.host && ranks[0].is.n_threads == 1);
+    assert_string_equal(ranks[0].is.device, "RANK0");
+    status_plan(r->core.status, LINK_PLAN_SUMMARY, &plan);
+    assert_non_null(strstr(plan.data, "RANK0: weights "));
+    status_metrics(r->core.status, &metrics);
+    assert_non_null(strstr(metrics.data, "\nlatentd_rules 0\n"));
+    str_free(&plan);
+    str_free(&metrics);
+    free(ranks);
+}
+
 /* All at once; `disturb` is called again and again meanwhile. */
 static void run_together(const char *dir, void (*disturb)(struct rig *r, int turn))
 {
@@ -168,6 +188,8 @@ static void run_together(const char *dir, void (*disturb)(struct rig *r, int tur
     struct status_view v;
     status_read(r.core.status, &v);
     assert_int_equal(v.pages_used, 0);
+    if (!disturb)
+        the_rank_has_told_of_itself(&r);
     rig_close(&r);
 }
 

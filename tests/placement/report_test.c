@@ -173,6 +173,12 @@ static void json_is_the_plan(void **state)
         assert_true(tps * us > 0.999e6 && tps * us < 1.001e6);
         assert_true(json_is_array(json_object_get(root, "warnings")));
         json_decref(root);
+        str_clear(&w.out);
+        w.r.no_tensors = 1;
+        root = read_json(&w);
+        assert_int_equal(json_array_size(json_object_get(root, "tensors")), 0);
+        assert_int_equal(int_of(root, "tensors_omitted"), w.c.plan.n_parts);
+        json_decref(root);
         written_free(&w);
     }
 }
