@@ -205,6 +205,20 @@ timeout 60 "$mpirun" -q --mca odls_base_sigkill_timeout 0 --oversubscribe --bind
 grep -q '^latent: .*number 2 of 3 on host .* has ended' "$work/err" || fail "$(cat "$work/err")"
 mpi 3 2 generate -m "$v3" -p x -c 1000000000
 [ "$(grep -c 'does not fit' "$work/err")" = 1 ] || fail 'not said once'
+# One rank of three is on a host, of a name space of its own, with too little memory.
+cat >"$work/poor" <<'EOF'
+#!/bin/sh
+[ "$OMPI_COMM_WORLD_RANK" = 1 ] || exec "$@"
+exec unshare -m -u sh -c 'hostname poor && mount --bind "$0" /proc/meminfo && exec "$@"' "$MEMINFO" "$@"
+EOF
+chmod +x "$work/poor"
+printf 'MemTotal: 900000 kB\nMemAvailable: 270000 kB\n' >"$work/meminfo"
+if unshare -m -u sh -c 'mount --bind "$0" /proc/meminfo' "$work/meminfo" 2>/dev/null; then
+    MEMINFO=$work/meminfo timeout 60 "$mpirun" -q --oversubscribe --bind-to none -np 3 "$work/poor" \
+        "$latent" generate -m "$v3" -p x -n 2 -t 1 >"$work/out" 2>"$work/err" </dev/null
+    [ $? = 3 ] || fail "a host without memory: $(cat "$work/err")"
+    says err 'does not fit: host poor (RANK1) needs '
+fi
 
 # ---- Sums over ranks in the profile ------------------------------------------------
 run 0 bench --devices --state-dir "$work/state" --json
