@@ -154,7 +154,7 @@ static void wrong_values_are_refused(void **state)
     refuses(COMMAND_generate, "--exact-math=1", "takes no value");
     refuses(COMMAND_bench, "--pp 1,,2", "commas");
     refuses(COMMAND_bench, "--pp 1,", "commas");
-    refuses(COMMAND_bench, "--pp 0", "commas");
+    refuses(COMMAND_bench, "--pp -1", "commas");
     refuses(COMMAND_logits, "--tokens 1,-2", "commas");
     refuses(COMMAND_generate, "model.gguf", "-m FILE");
     refuses(COMMAND_convert, "only-one", "IN OUT");
