@@ -99,7 +99,7 @@ static int nibble(const uint8_t *lines, int block, int column, int r)
 static void expect_codes(enum quant t, const uint8_t *row, int (*code)(const uint8_t *, int, int),
                          const uint8_t *atom, int r)
 {
-    struct quant_ints ints[8];
+    struct quant_ints ints[8] = { 0 };
     int n_blocks = 256 / (int)quant_info[t].values;
 
     for (int b = 0; b < n_blocks; b++)
