@@ -15,6 +15,9 @@
 #include "daemon/status_board.h"
 #include "session/planning.h"
 
+/* Ranks that are not in a step leave within the first; in a job it is their status that counts. */
+enum { QUIT_MS = 400, QUIT_JOB_MS = 4000 };
+
 /* ---- Callbacks ------------------------------------------------------------- */
 
 static void on_news(void *arg)
@@ -101,6 +104,7 @@ static enum err_code start_driver(struct core *d, struct err *e)
                                 .hp = &d->model->hp,
                                 .model_hash = d->model_hash,
                                 .strict_reuse = d->opt->reuse,
+                                .quit_ms = d->job.rank < 0 ? QUIT_MS : QUIT_JOB_MS,
                                 .on_lost = on_lost,
                                 .on_ready = on_ready,
                                 .arg = d };
@@ -160,12 +164,12 @@ enum err_code core_open(struct core *d, struct options *o, const char *program, 
     return start_driver(d, e);
 }
 
-void core_close(struct core *d)
+int core_close(struct core *d)
 {
     if (d->status)
         status_set_phase(d->status, PHASE_STOPPING);
     driver_stop(&d->driver);
-    ranks_stop(&d->ranks);
+    int left = ranks_stop(&d->ranks);
     journal_close(&d->journal);
     status_free(&d->status);
     requests_free(&d->book);
@@ -174,4 +178,5 @@ void core_close(struct core *d)
     link_plan_free(&d->plan);
     free(d->words.v);
     d->words = (struct text_list){ 0 };
+    return left;
 }

@@ -43,7 +43,7 @@ enum err_code core_open(struct core *d, struct options *o, const char *program, 
  */
 enum err_code core_plan(struct core *d, struct err *e);
 
-/* The driver, then the ranks, then what they had to say. */
-void core_close(struct core *d);
+/* The driver, then the ranks, then what they had to say.  Returns that of ranks_stop. */
+int core_close(struct core *d);
 
 #endif

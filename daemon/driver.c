@@ -24,9 +24,8 @@ enum {
     IDLE_MS = 1000,   /* without ranks: how often deadlines are looked at */
     HANG_MS = 120000, /* a step that takes longer than this, and than HANG_STEPS median ones */
     HANG_STEPS = 20,
-    STALL_S = 10,   /* a frame stands still for so long: nobody is there */
-    STOP_MS = 1000, /* then a thread that waits for a rank to read or write is let go */
-    QUIT_MS = 400,  /* ranks that are not in a step leave within this */
+    STALL_S = 10,  /* a frame stands still for so long: nobody is there */
+    STOP_MS = 600, /* beyond quit_ms: then a thread that waits for a rank is let go */
 };
 
 struct driver {
@@ -500,7 +499,7 @@ static void part(struct driver *d, enum err_code rc, const struct err *e)
     /* Closing the link ends rank 0 at once; who is about to leave shall do it with its own status.
      */
     if (quit || d->faulted)
-        (void)poll(&gone, 1, QUIT_MS);
+        (void)poll(&gone, 1, d->opt.quit_ms);
     d->faulted = 0;
     pthread_mutex_lock(&d->lock);
     close(d->fd);
@@ -589,7 +588,7 @@ void driver_stop(struct driver **dp)
     pthread_mutex_unlock(&d->lock);
     journal_hurry(d->opt.journal);
     driver_wake(d);
-    struct timespec until = clock_in_ms(STOP_MS);
+    struct timespec until = clock_in_ms(d->opt.quit_ms + STOP_MS);
     if (pthread_clockjoin_np(d->thread, NULL, CLOCK_MONOTONIC, &until)) {
         pthread_mutex_lock(&d->lock);
         if (d->fd >= 0)

@@ -20,6 +20,7 @@ struct driver_options {
     const struct hparams *hp;
     const char *model_hash;
     int strict_reuse;
+    int quit_ms; /* that ranks have to leave in at the end; those in a step finish it first */
     /* Called by the driver's thread: the ranks are of no use any more; why: one line. */
     void (*on_lost)(void *arg, const char *why);
     void (*on_ready)(void *arg); /* they are loaded and serve */

@@ -9,7 +9,7 @@
  * Under mpirun it is a part of one job (daemon/job.h).
  *
  * Exit status: 0 after SIGTERM or SIGINT, 1 a failure at run time, 2 wrong usage, 3 the model does
- * not fit.
+ * not fit; in a job 143 when ranks were cut off.
  */
 #include <errno.h>
 #include <malloc.h>
@@ -171,7 +171,9 @@ static enum err_code run(struct daemon *d, struct err *e)
     return ERR_OK;
 }
 
-static enum err_code serve(struct options *o, struct err *e)
+/* *status: with which the process is to leave when all went well.  mpirun takes a rank that is cut
+ * off for an accident, unless its process says otherwise. */
+static enum err_code serve(struct options *o, int *status, struct err *e)
 {
     static struct daemon d = { .signal_fd = -1 };
 
@@ -184,7 +186,8 @@ static enum err_code serve(struct options *o, struct err *e)
         log_info("%s: stopping", e->msg);
     (void)sd_notify(0, "STOPPING=1");
     server_stop(&d.server); /* clients first */
-    core_close(&d.core);
+    int in_order = core_close(&d.core);
+    *status = in_order || d.core.job.rank < 0 ? 0 : 128 + SIGTERM;
     if (d.signal_fd >= 0)
         close(d.signal_fd);
     return rc == ERR_CANCELLED ? ERR_OK : rc;
@@ -194,6 +197,7 @@ int main(int argc, char **argv)
 {
     struct options o = { 0 };
     struct err e = { 0 };
+    int status = 0;
 
     log_set_program("latentd");
     /* One thread frees what another has made: in one arena the next can have it. */
@@ -213,10 +217,10 @@ int main(int argc, char **argv)
         rc = job_join(&o, &e);
     }
     if (rc == ERR_OK && !o.help)
-        rc = serve(&o, &e);
+        rc = serve(&o, &status, &e);
     options_free(&o);
     if (rc == ERR_OK)
-        return 0;
+        return status;
     session_let_rank_0_speak();
     log_error("%s", *e.msg ? e.msg : err_text(rc));
     return rc == ERR_USAGE ? 2 : rc == ERR_NOFIT ? 3 : 1;

@@ -38,7 +38,8 @@ struct ranks {
     pid_t pid;      /* 0: none runs */
     pid_t rank_pid; /* of rank 0, if it is on this host; under mpirun another one than pid */
     int64_t started_ms, start_at_ms, wait_ms, kill_at_ms;
-    int told; /* SIGTERM, because it does not leave */
+    int status; /* of the last that ended, as of waitpid */
+    int told;   /* SIGTERM, because it does not leave */
     int linked;
     atomic_int served;
     struct str line, last_line; /* what children print: the line that grows, the last whole one */
@@ -279,6 +280,7 @@ static int bury(struct ranks *r, int *status)
     else
         log_info("ranks: process %d left with status %d", (int)r->pid, WEXITSTATUS(*status));
     r->pid = r->rank_pid = 0;
+    r->status = *status;
     return 1;
 }
 
@@ -414,12 +416,12 @@ static int await_end(struct ranks *r, int64_t ms)
     return 0;
 }
 
-void ranks_stop(struct ranks **rp)
+int ranks_stop(struct ranks **rp)
 {
     struct ranks *r = *rp;
 
     if (!r)
-        return;
+        return 1;
     if (r->pid > 0 && !await_end(r, r->linked ? LEAVE_MS : 0)) {
         signal_group(r, SIGTERM);
         if (!await_end(r, LEAVE_MS)) {
@@ -435,6 +437,8 @@ void ranks_stop(struct ranks **rp)
     str_free(&r->line);
     str_free(&r->last_line);
     free(r->launch_copy);
+    int in_order = r->status == 0;
     free(r);
     *rp = NULL;
+    return in_order;
 }

@@ -55,7 +55,8 @@ void ranks_served(struct ranks *r);
 /* The process of rank 0, 0: none. */
 pid_t ranks_pid(const struct ranks *r);
 
-/* Ends the group: waits half a second for it to leave by itself, then SIGTERM, then SIGKILL. */
-void ranks_stop(struct ranks **r);
+/* Ends the group: waits half a second for it to leave by itself, then SIGTERM, then SIGKILL.
+ * Returns whether the last group left in order, with status 0. */
+int ranks_stop(struct ranks **r);
 
 #endif
