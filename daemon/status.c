@@ -140,8 +140,10 @@ static enum err_code meet_ranks(struct status *s, int n, struct err *e)
     free(s->ranks);
     s->n_ranks = 0;
     s->ranks = calloc((size_t)n, sizeof *s->ranks);
-    if (!s->ranks)
-        return err_set(e, ERR_NOMEM, "no memory for the status of %d ranks", n);
+    if (!s->ranks) {
+        (void)err_set(e, ERR_NOMEM, "no memory for the status of %d ranks", n);
+        return ERR_NOMEM;
+    }
     s->n_ranks = n;
     s->load_began_s = clock_seconds();
     if (s->v.phase != PHASE_STOPPING)
