@@ -78,9 +78,7 @@ static void check_request(const Latentd__SubmitRequest *q, const struct service 
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static struct service service = {
-        .token = "secret", .plan_text = {"plan", 4}
-    };
+    static struct service service = { .token = "secret" };
     static struct gguf *gguf;
     static struct tokenizer *tokenizer;
     Latentd__Envelope *m = NULL;
