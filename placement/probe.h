@@ -14,8 +14,8 @@
  * CUDA plug-in.  Errors: ERR_IO, the topology cannot be read; ERR_NOMEM. */
 enum err_code inventory_probe(struct inventory *m, struct err *e);
 
-/* How many ranks of n_threads (0: its share of the cores) suit this machine: one for each NUMA node;
- * 1 where the cores are too few for that, or not known. */
+/* How many ranks of n_threads (0: its share of the cores) suit this machine: one for each NUMA
+ * node; 1 where the cores are too few for that, or not known. */
 int probe_ranks(int n_threads);
 
 /* "AMD EPYC 9654 96-Core Processor" */
