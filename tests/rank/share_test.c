@@ -178,7 +178,7 @@ static void drop_logits(void *arg, int64_t pos, const float *logits)
 /* More than the plan says, once the ranks are loaded and have worked. */
 static int64_t mapped_beside_the_plan(const char *path, const struct mapped *x)
 {
-    enum { N_TOKENS = 100 };
+    enum { N_TOKENS = 40 };
     char machine[64];
     struct case_plan c;
     struct engine_options o;
@@ -197,7 +197,7 @@ static int64_t mapped_beside_the_plan(const char *path, const struct mapped *x)
                                       .ubatch = x->ubatch,
                                       .n_logits = x->logits,
                                       .cache_type = x->cache,
-                                      .n_threads = 2,
+                                      .n_threads = x->ranks > 1 ? 1 : 2,
                                       .amb_mib = 256 };
     support_plan(&c);
     for (int r = 0; r < x->ranks; r++) {
