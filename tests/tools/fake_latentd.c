@@ -33,10 +33,8 @@ int main(int argc, char **argv)
     sigemptyset(&wait_for);
     sigaddset(&wait_for, SIGTERM);
     sigprocmask(SIG_BLOCK, &wait_for, NULL);
-    struct service service = {
-        .book = fake_book_open(argv[2], atoi(argv[3])),
-        .token = argc > 5 ? argv[5] : NULL
-    };
+    struct service service = { .book = fake_book_open(argv[2], atoi(argv[3])),
+                               .token = argc > 5 ? argv[5] : NULL };
     if (gguf_open(&gguf, argv[4], 0, &e) == ERR_OK &&
         tokenizer_open(&tokenizer, gguf, &e) == ERR_OK) {
         service.gguf = gguf;
