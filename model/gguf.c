@@ -8,6 +8,7 @@
 #include "model/gguf.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -192,6 +193,17 @@ enum err_code gguf_read(const struct gguf *g, const struct gguf_tensor *t, uint6
         bytes -= (uint64_t)got;
     }
     return ERR_OK;
+}
+
+void gguf_will_read(const struct gguf *g, const struct gguf_tensor *t, uint64_t offset,
+                    uint64_t bytes)
+{
+    if (offset >= t->bytes)
+        return;
+    if (bytes > t->bytes - offset)
+        bytes = t->bytes - offset;
+    (void)posix_fadvise(g->parts[t->part].fd, (off_t)(t->offset + offset), (off_t)bytes,
+                        POSIX_FADV_WILLNEED);
 }
 
 int gguf_part_count(const struct gguf *g)

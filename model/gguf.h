@@ -121,6 +121,10 @@ const struct gguf_tensor *gguf_tensor_find(const struct gguf *g, const char *nam
 enum err_code gguf_read(const struct gguf *g, const struct gguf_tensor *t, uint64_t offset,
                         void *buf, uint64_t bytes, struct err *e);
 
+/* Tells the kernel that these bytes will be read soon; what lies beyond the tensor is left out. */
+void gguf_will_read(const struct gguf *g, const struct gguf_tensor *t, uint64_t offset,
+                    uint64_t bytes);
+
 /* Shards, 1 for an unsplit file; path of shard i; bytes of all. */
 int gguf_part_count(const struct gguf *g);
 const char *gguf_part_path(const struct gguf *g, int part);

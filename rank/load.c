@@ -33,6 +33,9 @@ void load_list_free(struct load_list *l)
 /* What a thread's buffers take, by the plan, unless a few rows are more than that. */
 enum { STAGING_BYTES = 4 << 20 };
 
+/* Units of each thread that are asked for before they are needed. */
+enum { AHEAD = 4 };
+
 /* Rows or slabs [begin, end) of a job: groups of one slab for a packed matrix, slabs for a
  * transposed one, rows otherwise. */
 struct unit {
@@ -223,13 +226,28 @@ static int64_t unit_file_bytes(const struct unit *u)
     return rows * (int64_t)quant_row_bytes(job->tensor->type, (size_t)job_columns(job));
 }
 
+/* Asks for a unit that will be loaded soon, so that the disk is busy while threads pack.  Parts of
+ * rows are left out: what lies between them belongs to other ranks. */
+static void expect_unit(const struct loader *l, const struct unit *u)
+{
+    const struct load_job *job = u->job;
+    uint64_t row = quant_row_bytes(job->tensor->type, (size_t)job->tensor->dim[0]);
+    int64_t first = job->rows ? u->begin : job_first_row(job, u->slab);
+
+    if (job->vector || job_columns(job) != job->tensor->dim[0])
+        return;
+    if (job->to.data && !job->transpose)
+        first += u->begin * PACK_ROWS;
+    gguf_will_read(l->model->gguf, job->tensor, (uint64_t)first * row,
+                   (uint64_t)unit_file_bytes(u));
+}
+
 static void load_thread(void *arg, int thread, int n_threads)
 {
     struct loader *l = arg;
     struct err *e = &l->errs[thread];
     uint8_t *staging = aligned_alloc(ARENA_ALIGN, arena_round(l->staging_bytes) + ARENA_ALIGN);
 
-    (void)n_threads;
     if (!staging) {
         err_set(e, ERR_NOMEM, "no memory for %zu bytes of staging", l->staging_bytes);
         atomic_store(&l->failed, 1);
@@ -238,6 +256,8 @@ static void load_thread(void *arg, int thread, int n_threads)
         int64_t i = atomic_fetch_add(&l->next, 1);
         if (i >= l->n_units)
             break;
+        if (i + AHEAD * n_threads < l->n_units)
+            expect_unit(l, &l->units[i + AHEAD * n_threads]);
         if (load_unit(l, &l->units[i], staging, e) != ERR_OK)
             atomic_store(&l->failed, 1);
         int64_t bytes = unit_file_bytes(&l->units[i]);
