@@ -33,18 +33,10 @@ static enum err_code print(const struct planning *x, struct err *e)
 {
     const struct options *o = x->o;
     const char *advice[CHANGES_MAX];
-    const struct report r = { .model = o->args[0],
-                              .plan = &x->plan,
-                              .rules = &x->rules,
-                              .match = &x->match,
-                              .findings = &x->findings,
-                              .advice = advice,
-                              .n_advice = x->changes.n };
+    const struct report r = planning_report(x, o->args[0], advice);
     struct str out = { 0 };
     enum err_code rc = ERR_OK;
 
-    for (int i = 0; i < x->changes.n; i++)
-        advice[i] = x->changes.text[i];
     if (o->explain)
         rc = report_explain(&out, &r, o->explain, e);
     else if (o->json)

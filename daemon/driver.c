@@ -16,6 +16,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/log.h"
 #include "daemon/clock.h"
 
@@ -147,14 +148,8 @@ static int note_found(void *arg, struct request *r)
 {
     struct driver *d = arg;
 
-    if (d->n_found == d->cap_found) {
-        int cap = d->cap_found ? 2 * d->cap_found : 16;
-        struct request **grown = realloc(d->found, (size_t)cap * sizeof *grown);
-        if (!grown)
-            return 1; /* the rest comes next time */
-        d->found = grown;
-        d->cap_found = cap;
-    }
+    if (array_grow(&d->found, &d->cap_found, d->n_found, sizeof *d->found))
+        return 1; /* the rest comes next time */
     d->found[d->n_found++] = r;
     return 0;
 }

@@ -17,6 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/log.h"
 #include "daemon/clock.h"
 #include "daemon/journal_db.h"
@@ -179,7 +180,7 @@ static struct span *find_span(struct journal *j, int64_t number)
 /* Numbers come in ascending order. */
 static int add_span(struct journal *j, int64_t number)
 {
-    if (journal_grow(&j->spans, &j->cap_spans, j->n_spans, sizeof *j->spans))
+    if (array_grow(&j->spans, &j->cap_spans, j->n_spans, sizeof *j->spans))
         return -1;
     j->spans[j->n_spans++] = (struct span){ .number = number };
     return 0;

@@ -68,9 +68,6 @@ void journal_entry_free(struct journal_entry *x);
 int journal_entry_add_token(struct journal_entry *x, int64_t number, int32_t token);
 int journal_entry_add_end(struct journal_entry *x, const struct journal_end *end);
 
-/* Room for one more of an array, of which n of *cap are used.  Returns 0, or -1. */
-int journal_grow(void *array, int *cap, int n, size_t size);
-
 /* A request as it was found. */
 struct journal_row {
     int64_t number;

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "daemon/journal.h"
 
 struct journal_entry *journal_entry_new(int64_t ms)
@@ -26,25 +27,9 @@ void journal_entry_free(struct journal_entry *x)
     free(x);
 }
 
-int journal_grow(void *array, int *cap, int n, size_t size)
-{
-    void *old, *grown;
-
-    if (n < *cap)
-        return 0;
-    int more = *cap ? 2 * *cap : 8;
-    memcpy(&old, array, sizeof old);
-    grown = realloc(old, (size_t)more * size);
-    if (!grown)
-        return -1;
-    memcpy(array, &grown, sizeof grown);
-    *cap = more;
-    return 0;
-}
-
 int journal_entry_add_token(struct journal_entry *x, int64_t number, int32_t token)
 {
-    if (journal_grow(&x->tokens, &x->cap_tokens, x->n_tokens, sizeof *x->tokens))
+    if (array_grow(&x->tokens, &x->cap_tokens, x->n_tokens, sizeof *x->tokens))
         return -1;
     x->tokens[x->n_tokens++] = (struct journal_token){ .number = number, .token = token };
     return 0;
@@ -52,7 +37,7 @@ int journal_entry_add_token(struct journal_entry *x, int64_t number, int32_t tok
 
 int journal_entry_add_end(struct journal_entry *x, const struct journal_end *end)
 {
-    if (journal_grow(&x->ends, &x->cap_ends, x->n_ends, sizeof *x->ends))
+    if (array_grow(&x->ends, &x->cap_ends, x->n_ends, sizeof *x->ends))
         return -1;
     x->ends[x->n_ends++] = *end;
     return 0;

@@ -3,24 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "daemon/scheduler_parts.h"
 #include "rank/attention.h"
-
-int scheduler_grow(void *array, int *cap, int n, size_t size)
-{
-    void *old, *grown;
-
-    if (n < *cap)
-        return 0;
-    int more = *cap < 8 ? 16 : 2 * *cap;
-    memcpy(&old, array, sizeof old);
-    grown = realloc(old, (size_t)more * size);
-    if (!grown)
-        return -1;
-    memcpy(array, &grown, sizeof grown);
-    *cap = more;
-    return 0;
-}
 
 /* ---- Contents of pages ---------------------------------------------------- */
 
@@ -118,7 +103,7 @@ void scheduler_forget(struct scheduler *s, struct entry *x)
 enum err_code scheduler_push_end(struct scheduler *s, const struct entry *x, enum reason reason,
                                  struct err *e)
 {
-    if (scheduler_grow(&s->ends, &s->cap_ends, s->n_ends, sizeof *s->ends))
+    if (array_grow(&s->ends, &s->cap_ends, s->n_ends, sizeof *s->ends))
         return err_set(e, ERR_NOMEM, "no memory for the end of a request");
     s->ends[s->n_ends++] = (struct scheduler_end){
         .number = x->number, .reason = reason, .bad_layer = x->bad_layer, .bad_pos = x->bad_pos
@@ -238,7 +223,7 @@ enum err_code scheduler_add(struct scheduler *s, const struct scheduler_request 
 {
     struct entry *x = calloc(1, sizeof *x);
 
-    if (!x || scheduler_grow(&s->v, &s->cap, s->n, sizeof *s->v))
+    if (!x || array_grow(&s->v, &s->cap, s->n, sizeof *s->v))
         goto no_memory;
     *x = (struct entry){ .number = r->number,
                          .order = s->next_order++,

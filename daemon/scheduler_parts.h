@@ -54,9 +54,6 @@ struct scheduler {
     struct scheduler_counts counts;
 };
 
-/* Room for one more of an array.  Returns 0, or -1. */
-int scheduler_grow(void *array, int *cap, int n, size_t size);
-
 /* What page `index` of a request holds, of the first `known` positions. */
 void scheduler_content(const struct scheduler *s, const struct entry *x, int index, int64_t known,
                        struct page_content *c);

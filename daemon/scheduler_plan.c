@@ -9,6 +9,7 @@
  */
 #include <stdlib.h>
 
+#include "base/array.h"
 #include "daemon/scheduler_parts.h"
 
 /* ---- Order ---------------------------------------------------------------- */
@@ -77,7 +78,7 @@ static int64_t pages_for(int64_t positions)
 /* Room for one more page of x.  Returns 0, or -1. */
 static int grow_pages(struct entry *x)
 {
-    return scheduler_grow(&x->pages, &x->cap_pages, x->n_pages, sizeof *x->pages);
+    return array_grow(&x->pages, &x->cap_pages, x->n_pages, sizeof *x->pages);
 }
 
 /* Gives x one more page.  ERR_FULL: there is none. */
@@ -86,7 +87,7 @@ static enum err_code take_page(struct scheduler *s, struct entry *x, struct err 
     int must_zero;
 
     if (grow_pages(x) ||
-        scheduler_grow(&s->step.zeros, &s->cap_zeros, s->step.n_zeros, sizeof *s->step.zeros))
+        array_grow(&s->step.zeros, &s->cap_zeros, s->step.n_zeros, sizeof *s->step.zeros))
         return no_memory(e);
     int32_t page = pages_take(s->pages, &must_zero);
     if (page < 0)
@@ -116,7 +117,7 @@ static enum err_code claim_page(struct scheduler *s, struct entry *x, struct err
 static enum err_code map_pages(struct scheduler *s, struct entry *x, struct err *e)
 {
     for (; x->n_mapped < x->n_pages; x->n_mapped++) {
-        if (scheduler_grow(&s->step.maps, &s->cap_maps, s->step.n_maps, sizeof *s->step.maps))
+        if (array_grow(&s->step.maps, &s->cap_maps, s->step.n_maps, sizeof *s->step.maps))
             return no_memory(e);
         s->step.maps[s->step.n_maps++] =
             (struct step_map){ .seq = x->seq, .index = x->n_mapped, .page = x->pages[x->n_mapped] };
@@ -165,7 +166,7 @@ static enum err_code reuse_part(struct scheduler *s, struct entry *x, struct err
     int32_t page = want.n ? pages_find(s->pages, parent, &want, &n) : -1;
     if (page < 0)
         return ERR_OK;
-    if (scheduler_grow(&s->step.copies, &s->cap_copies, s->step.n_copies, sizeof *s->step.copies))
+    if (array_grow(&s->step.copies, &s->cap_copies, s->step.n_copies, sizeof *s->step.copies))
         return no_memory(e);
     pages_hold(s->pages, page); /* until it is copied */
     enum err_code rc = take_page(s, x, e);
@@ -205,7 +206,7 @@ static enum err_code admit(struct scheduler *s, struct entry *x, int seq, struct
 {
     struct step *step = &s->step;
 
-    if (scheduler_grow(&step->resets, &s->cap_resets, step->n_resets, sizeof *step->resets))
+    if (array_grow(&step->resets, &s->cap_resets, step->n_resets, sizeof *step->resets))
         return no_memory(e);
     int64_t promised = promised_pages(s);
     s->by_seq[seq] = x;

@@ -4,8 +4,6 @@
 
 #include <inttypes.h>
 
-#include "placement/report.h"
-
 enum { RULES_SHOWN = 100, PATTERN_SHOWN = 200 };
 
 static void summarize(struct str *out, const struct plan *p)
@@ -55,18 +53,10 @@ static void count_rules(struct str *out, const struct planning *x)
 enum err_code plan_texts_make(struct link_plan *p, const struct planning *x, struct err *e)
 {
     const char *advice[CHANGES_MAX];
-    struct report r = { .model = x->o->model,
-                        .plan = &x->plan,
-                        .rules = &x->rules,
-                        .match = &x->match,
-                        .findings = &x->findings,
-                        .advice = advice,
-                        .n_advice = x->changes.n };
+    struct report r = planning_report(x, x->o->model, advice);
     int failed = 0;
 
     *p = (struct link_plan){ 0 };
-    for (int i = 0; i < x->changes.n; i++)
-        advice[i] = x->changes.text[i];
     report_text(&p->text[LINK_PLAN_REPORT], &r);
     report_json(&p->text[LINK_PLAN_JSON], &r);
     if (p->text[LINK_PLAN_JSON].len > LINK_JSON_MAX) {

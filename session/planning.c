@@ -228,6 +228,20 @@ void planning_log(const struct planning *x)
     }
 }
 
+struct report planning_report(const struct planning *x, const char *model,
+                              const char *advice[CHANGES_MAX])
+{
+    for (int i = 0; i < x->changes.n; i++)
+        advice[i] = x->changes.text[i];
+    return (struct report){ .model = model,
+                            .plan = &x->plan,
+                            .rules = &x->rules,
+                            .match = &x->match,
+                            .findings = &x->findings,
+                            .advice = advice,
+                            .n_advice = x->changes.n };
+}
+
 void planning_free(struct planning *x)
 {
     plan_free(&x->plan);

@@ -5,6 +5,7 @@
 
 #include "options/options.h"
 #include "placement/changes.h"
+#include "placement/report.h"
 #include "placement/rules.h"
 
 /* Begins as { .o = options } and whatever of the first part is known; ends with planning_free. */
@@ -44,6 +45,11 @@ enum err_code planning_judge(const struct planning *x, struct err *e);
 
 /* Warnings, notes, and a line for each device of several; of many, for the fullest. */
 void planning_log(const struct planning *x);
+
+/* All that a report says of it, but for `model`, the file as the user named it.  advice: room of
+ * CHANGES_MAX, which with *x must outlive the report. */
+struct report planning_report(const struct planning *x, const char *model,
+                              const char *advice[CHANGES_MAX]);
 
 void planning_free(struct planning *x);
 

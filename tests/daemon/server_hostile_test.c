@@ -196,7 +196,7 @@ static void addresses_that_are_refused(void **state)
         if (!strstr(e.msg, rows[i][1]))
             fail_msg("%s: %s", rows[i][0], e.msg);
     }
-    snprintf(at, sizeof at, "ipc:///tmp/%0200d", 0);
+    snprintf(at, sizeof at, "ipc:///nowhere/%0200d", 0);
     assert_int_equal(listen_at(at, &e), ERR_USAGE);
 }
 
