@@ -145,10 +145,12 @@ static void try_call(struct call *c, double now_s)
 
     leave_parked(c);
     requests_forget(c->server->service.book, &c->waiter);
-    if (server_call_try(&c->c, late ? NULL : &c->waiter))
+    if (server_call_try(&c->c, late ? NULL : &c->waiter)) {
         finish(c);
-    else
-        enter_parked(c);
+        return;
+    }
+    c->conn->trusted |= c->c.trusted; /* the wait may be longer than it has for that */
+    enter_parked(c);
 }
 
 /* ---- Long calls --------------------------------------------------------- */

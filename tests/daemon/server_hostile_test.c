@@ -3,6 +3,7 @@
  *
  * Reading order: hostile bytes; addresses; crowds.
  */
+#include "daemon/server_parts.h"
 #include "tests/daemon/server_support.h"
 
 /* ---- Hostile bytes ------------------------------------------------------- */
@@ -231,6 +232,34 @@ static void tcp_wants_its_token(void **state)
     server_stop(&other);
 }
 
+/* What has its token and waits is no stranger, however long it waits. */
+static void tcp_may_wait(void **state)
+{
+    int fd = sp_connect(tcp_address), near = sp_connect(address);
+    Latentd__Envelope m = question(LATENTD__METHOD__METHOD_NEXT);
+    Latentd__NextRequest q = LATENTD__NEXT_REQUEST__INIT;
+    uint32_t id;
+
+    (void)state;
+    submit(near, "far", 2);
+    m.token = (char *)"secret";
+    m.body_case = LATENTD__ENVELOPE__BODY_NEXT;
+    m.next = &q;
+    q.id = (char *)"far";
+    q.has_wait_ms = 1;
+    q.wait_ms = 1500;
+    assert_int_equal(sp_ask(fd, 1, 1, &m), 0);
+    assert_int_equal(wait_for_waiters(1), 1);
+    for (struct conn *c = server->conns; c; c = c->next)
+        c->opened_s -= 60; /* the loop sweeps while the question waits */
+    Latentd__Envelope *a = sp_answer(fd, 1, 5000, &id);
+    assert_non_null(a);
+    assert_non_null(a->next_reply);
+    envelope_free(&a);
+    close(fd);
+    close(near);
+}
+
 /* ---- Crowds -------------------------------------------------------------- */
 
 static void many_wait_at_once(void **state)
@@ -292,19 +321,26 @@ static void one_connection_asks_much(void **state)
 /* Asks for much and takes nothing: it is closed, and nobody else notices. */
 static void who_never_reads_is_closed(void **state)
 {
-    int fd = sp_connect(address), one = 4096, n = 0;
+    int fd = sp_connect(address), one = 4096;
+    const struct timeval patience = { .tv_usec = 200000 };
+    struct pollfd p = { .fd = fd };
     Latentd__Envelope m = question(LATENTD__METHOD__METHOD_PLAN);
     Latentd__PlanRequest plan = LATENTD__PLAN_REQUEST__INIT;
 
     (void)state;
     setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &one, sizeof one);
+    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
     m.body_case = LATENTD__ENVELOPE__BODY_PLAN;
     m.plan = &plan;
     plan.has_json = plan.json = 1;
-    while (n < 10000 && sp_ask(fd, 0, 1, &m) == 0)
-        n++;
-    assert_true(n < 10000);
+    while (sp_ask(fd, 0, 1, &m) == 0)
+        ;
     assert_true(alive());
+    assert_int_equal(poll(&p, 1, 1500), 0);
+    for (struct conn *c = server->conns; c; c = c->next)
+        c->moved_s -= SERVER_SEND_MS * 1e-3;
+    assert_int_equal(poll(&p, 1, 5000), 1);
+    assert_true(p.revents & POLLHUP);
     close(fd);
 }
 
@@ -384,6 +420,7 @@ int main(void)
         cmocka_unit_test(a_path_is_taken_with_care),
         cmocka_unit_test(addresses_that_are_refused),
         cmocka_unit_test(tcp_wants_its_token),
+        cmocka_unit_test(tcp_may_wait),
         cmocka_unit_test(many_wait_at_once),
         cmocka_unit_test(one_connection_asks_much),
         cmocka_unit_test(who_never_reads_is_closed),
