@@ -216,8 +216,6 @@ static void end_settled(struct requests *b, const struct journal_end *end, int64
     list_remove(&b->live, r);
     list_add(&b->ended, r);
     book_wake(&r->waiters);
-    if (b->live.n == 0)
-        book_wake(&b->idle_waiters);
 }
 
 static void step_settled(struct requests *b, const struct journal_entry *x)

@@ -26,7 +26,6 @@ struct requests {
     int64_t next_number, n_context;
     char maker[128]; /* of the tokens in the journal */
     int draining, journal_ok;
-    struct requests_waiter *idle_waiters;
     struct requests_counts counts;
 };
 

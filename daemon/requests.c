@@ -31,13 +31,6 @@ const char *reason_name(enum reason r)
     return names[r];
 }
 
-const char *request_state_name(enum request_state s)
-{
-    static const char *const names[] = { "recording", "waiting", "running", "ended" };
-
-    return names[s];
-}
-
 /* ---- Waiting -------------------------------------------------------------- */
 
 static void wait_on(struct requests_waiter **list, struct requests_waiter *w)
@@ -397,16 +390,6 @@ int requests_drain(struct requests *b, int on)
     pthread_mutex_lock(&b->lock);
     b->draining = on;
     int n = b->live.n;
-    pthread_mutex_unlock(&b->lock);
-    return n;
-}
-
-int requests_live(struct requests *b, struct requests_waiter *w)
-{
-    pthread_mutex_lock(&b->lock);
-    int n = b->live.n;
-    if (n > 0 && w)
-        wait_on(&b->idle_waiters, w);
     pthread_mutex_unlock(&b->lock);
     return n;
 }

@@ -49,7 +49,6 @@ enum reason {
 const char *reason_name(enum reason r); /* "stop"; "" for REASON_NONE */
 
 enum request_state { REQUEST_RECORDING, REQUEST_WAITING, REQUEST_RUNNING, REQUEST_ENDED };
-const char *request_state_name(enum request_state s); /* "waiting" */
 
 /* A string of bytes that may hold anything, as it came from a client. */
 struct request_bytes {
@@ -143,8 +142,5 @@ void requests_forget(struct requests *b, struct requests_waiter *w);
 
 /* With `on`, submit answers DRAINING from now on.  Returns the number of live requests. */
 int requests_drain(struct requests *b, int on);
-
-/* How many live requests there are; w (not NULL) is called when that number has become 0. */
-int requests_live(struct requests *b, struct requests_waiter *w);
 
 #endif
