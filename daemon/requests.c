@@ -334,9 +334,18 @@ enum answer requests_cancel(struct requests *b, const char *id, struct requests_
 
 struct listing {
     struct request_view *v; /* [n] of max */
-    int n, max;
+    int n, max, n_live;
     const char *client;
 };
+
+/* It lived when the live ones were noted and has ended since. */
+static int is_listed(const struct listing *l, const char *id)
+{
+    for (int i = 0; i < l->n_live; i++)
+        if (strcmp(l->v[i].id, id) == 0)
+            return 1;
+    return 0;
+}
 
 static int list_row(void *arg, const struct journal_row *row)
 {
@@ -346,7 +355,7 @@ static int list_row(void *arg, const struct journal_row *row)
 
     if (request_spec_get(&spec, &memory, row->spec, row->n_spec, NULL) != ERR_OK)
         return 0;
-    if (!l->client || strcmp(l->client, spec.client) == 0) {
+    if ((!l->client || strcmp(l->client, spec.client) == 0) && !is_listed(l, row->id)) {
         struct request_view *v = &l->v[l->n++];
         *v = (struct request_view){ .state = REQUEST_ENDED,
                                     .reason = row->reason,
@@ -378,6 +387,7 @@ int requests_list(struct requests *b, const char *client, int live, int max,
          r = r->before)
         if (r->view.state != REQUEST_RECORDING && (!client || strcmp(client, r->view.client) == 0))
             see(b, r, &l.v[l.n++]);
+    l.n_live = l.n;
     pthread_mutex_unlock(&b->lock);
     if (!live && l.n < max)
         (void)journal_list(b->opt.journal, client ? 10000 : max - l.n, list_row, &l);
