@@ -37,8 +37,10 @@ int method_tokenize(struct server_call *c, struct requests_waiter *w, Latentd__E
         tokenizer_encode(t, q->text.len ? (char *)q->text.data : "", q->text.len, flags, &ids, &e);
     if (rc == ERR_OK && ids.failed)
         rc = err_set(&e, ERR_NOMEM, "tokenize: no memory");
-    r.ids = ids.ids;
-    r.n_ids = ids.n;
+    /* A text may begin with it. */
+    size_t twice = q->add_bos && ids.n > 1 && ids.ids[1] == tokenizer_bos(t);
+    r.ids = ids.ids + twice;
+    r.n_ids = ids.n - twice;
     a->body_case = LATENTD__ENVELOPE__BODY_TOKENIZE_REPLY;
     a->tokenize_reply = &r;
     if (rc == ERR_OK)

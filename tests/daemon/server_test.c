@@ -144,6 +144,18 @@ static void text_becomes_tokens_and_back(void **state)
     assert_string_equal(b->error->field, "ids");
     envelope_free(&b);
     envelope_free(&a);
+    struct str bos = { 0 };
+    tokenizer_decode(tokenizer, tokenizer_bos(tokenizer), 1, &bos);
+    q.has_parse_special = q.parse_special = q.add_bos = 1;
+    q.text = (ProtobufCBinaryData){ bos.len, (uint8_t *)bos.data };
+    m = question(LATENTD__METHOD__METHOD_TOKENIZE);
+    m.body_case = LATENTD__ENVELOPE__BODY_TOKENIZE;
+    m.tokenize = &q;
+    a = ask(fd, 0, &m);
+    assert_int_equal(a->tokenize_reply->n_ids, 1);
+    assert_int_equal(a->tokenize_reply->ids[0], tokenizer_bos(tokenizer));
+    envelope_free(&a);
+    str_free(&bos);
     close(fd);
 }
 
