@@ -194,13 +194,18 @@ static enum answer submit(struct requests *b, const struct request_spec *spec,
     return ANSWER_OK;
 }
 
+void requests_note_refused(struct requests *b)
+{
+    pthread_mutex_lock(&b->lock);
+    b->counts.refused++;
+    pthread_mutex_unlock(&b->lock);
+}
+
 enum answer requests_submit(struct requests *b, const struct request_spec *spec,
                             struct requests_waiter *w, struct request_view *view, struct err *e)
 {
     if (request_spec_check(spec, b->opt.n_vocab, e) != ERR_OK) {
-        pthread_mutex_lock(&b->lock);
-        b->counts.refused++;
-        pthread_mutex_unlock(&b->lock);
+        requests_note_refused(b);
         return ANSWER_INVALID;
     }
     pthread_mutex_lock(&b->lock);

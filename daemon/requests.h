@@ -117,6 +117,9 @@ struct requests;
 enum answer requests_submit(struct requests *b, const struct request_spec *spec,
                             struct requests_waiter *w, struct request_view *view, struct err *e);
 
+/* Counts a request that was refused before it came to the book. */
+void requests_note_refused(struct requests *b);
+
 /* Reads the events after `cursor` (0: from the first token).  ANSWER_OK: at least one event, or
  * once more the end where the cursor is not before it; the caller frees it.  ANSWER_WAIT: none yet,
  * also when the cursor is beyond what is recorded.  w NULL: does not wait, answers OK with no

@@ -65,7 +65,7 @@ static enum err_code check_sampling(const struct request_spec *s, int n_vocab, s
 {
     TRY(check_range("sampling.bias", s->sampling.n_bias, 0, REQUEST_BIAS_MAX, e));
     for (int i = 0; i < s->sampling.n_bias; i++)
-        TRY(check_ids("sampling.bias", &s->sampling.bias[i].id, 1, n_vocab, e));
+        TRY(check_range("sampling.bias: an id", s->sampling.bias[i].id, 0, n_vocab - 1, e));
     return sampling_check(&s->sampling, e);
 }
 

@@ -14,8 +14,10 @@ int method_submit(struct server_call *c, struct requests_waiter *w, Latentd__Env
 
     if (!s->ready) {
         enum err_code rc = server_submit_read(s, c->question->submit, c->service, &field, &e);
-        if (rc != ERR_OK)
+        if (rc != ERR_OK) {
+            requests_note_refused(c->service->book);
             return answer_err(c, rc, field, &e);
+        }
         s->ready = 1;
     }
     enum answer got = requests_submit(c->service->book, &s->spec, w, &view, &e);
@@ -92,12 +94,24 @@ static int answer_events(struct server_call *c, struct request_events *got, Late
     return 1;
 }
 
+/* A question about a request that does not say which. */
+static int lacks_id(struct server_call *c, const char *id)
+{
+    if (id && *id)
+        return 0;
+    server_call_refuse(c, LATENTD__ERROR_CODE__ERROR_INVALID_PARAMETER, "id", 0,
+                       "id: missing; give that of the request");
+    return 1;
+}
+
 int method_next(struct server_call *c, struct requests_waiter *w, Latentd__Envelope *a)
 {
     const Latentd__NextRequest *q = c->question->next;
     struct request_events got = { 0 };
     struct err e = { 0 };
 
+    if (lacks_id(c, q->id))
+        return 1;
     if (q->cursor > INT64_MAX) {
         server_call_refuse(c, LATENTD__ERROR_CODE__ERROR_INVALID_PARAMETER, "cursor", 0,
                            "cursor: above 2^63-1; give the one of the last answer, or 0");
@@ -108,8 +122,7 @@ int method_next(struct server_call *c, struct requests_waiter *w, Latentd__Envel
         c->wait_ms = q->wait_ms;
     if (!c->wait_ms)
         w = NULL;
-    enum answer from =
-        requests_next(c->service->book, q->id ? q->id : "", (int64_t)q->cursor, w, &got, &e);
+    enum answer from = requests_next(c->service->book, q->id, (int64_t)q->cursor, w, &got, &e);
     if (from == ANSWER_WAIT)
         return 0;
     return from == ANSWER_OK ? answer_events(c, &got, a) : answer_no(c, from, &e);
@@ -120,8 +133,10 @@ int method_cancel(struct server_call *c, struct requests_waiter *w, Latentd__Env
     const Latentd__CancelRequest *q = c->question->cancel;
     Latentd__CancelReply r = LATENTD__CANCEL_REPLY__INIT;
     struct err e = { 0 };
-    enum answer from = requests_cancel(c->service->book, q->id ? q->id : "", w, &e);
 
+    if (lacks_id(c, q->id))
+        return 1;
+    enum answer from = requests_cancel(c->service->book, q->id, w, &e);
     c->wait_ms = PROTO_WAIT_MAX_MS;
     if (from == ANSWER_WAIT)
         return 0;

@@ -348,6 +348,7 @@ static void another_model_ends_what_lives(void **state)
 static void what_is_wrong_is_refused_by_name(void **state)
 {
     struct request_bytes nul = { .data = "a\0b", .len = 3 };
+    const struct logit_bias bias[] = { { .id = 4095 }, { .id = 4096 } };
     struct rig r;
     struct order o;
     struct reader x;
@@ -377,6 +378,8 @@ static void what_is_wrong_is_refused_by_name(void **state)
     REFUSED(priority, 101, ANSWER_INVALID, "priority");
     REFUSED(deadline_ms, -1, ANSWER_INVALID, "deadline_ms");
     REFUSED(n_prompt, 0, ANSWER_INVALID, "prompt");
+    o.spec.sampling.bias = bias;
+    REFUSED(sampling.n_bias, 2, ANSWER_INVALID, "sampling.bias: an id: 4096");
     o.spec.stops = &nul;
     REFUSED(n_stops, 1, ANSWER_INVALID, "NUL");
     o.prompt.ids[0] = 1 << 30;

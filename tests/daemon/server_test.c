@@ -253,6 +253,7 @@ static void wrong_parameters_are_named(void **state)
     int fd = sp_connect(address);
     Latentd__Sampling p = LATENTD__SAMPLING__INIT;
     Latentd__SubmitRequest q = plain("p1", 4);
+    int before = fake_book_refused(book);
 
     (void)state;
     q.sampling = &p;
@@ -278,6 +279,11 @@ static void wrong_parameters_are_named(void **state)
     q.max_tokens = 0;
     a = submit_with(fd, &q);
     assert_string_equal(a->error->field, "max_tokens");
+    envelope_free(&a);
+    assert_int_equal(fake_book_refused(book), before + 4);
+    a = next(fd, NULL, 0, 100);
+    assert_int_equal(a->error->code, LATENTD__ERROR_CODE__ERROR_INVALID_PARAMETER);
+    assert_string_equal(a->error->field, "id");
     envelope_free(&a);
     close(fd);
 }

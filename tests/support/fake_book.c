@@ -23,7 +23,7 @@ struct requests {
     pthread_mutex_t lock;
     pthread_t ticker;
     const char *file;
-    int rate_ms, hold, draining, n, n_waiters, stopping, last_end_ids;
+    int rate_ms, hold, draining, n, n_waiters, stopping, last_end_ids, refused;
     enum answer refuse;
     struct fake_request r[MAX_REQUESTS];
     struct requests_waiter *waiters;
@@ -196,6 +196,11 @@ const char *fake_book_last_stop(struct requests *b)
     return b->last_stop;
 }
 
+int fake_book_refused(struct requests *b)
+{
+    return b->refused;
+}
+
 int64_t fake_book_last_prompt(struct requests *b)
 {
     return b->last_prompt;
@@ -290,6 +295,11 @@ enum answer requests_submit(struct requests *b, const struct request_spec *spec,
         fill_view(b, r, view);
     pthread_mutex_unlock(&b->lock);
     return answer;
+}
+
+void requests_note_refused(struct requests *b)
+{
+    b->refused++;
 }
 
 static enum answer unknown(const char *id, struct err *e)

@@ -27,6 +27,9 @@ int fake_book_waiters(struct requests *b);
 /* How often a request of this id was newly accepted. */
 int fake_book_accepted(struct requests *b, const char *id);
 
+/* How many Submits were refused before they came here. */
+int fake_book_refused(struct requests *b);
+
 /* The stop strings and the prompt of the last Submit. */
 const char *fake_book_last_stop(struct requests *b);
 int64_t fake_book_last_prompt(struct requests *b);
