@@ -60,6 +60,14 @@ static int is_token_of(const struct service *s, const Latentd__Envelope *q)
     return s->token && *s->token && q->token && same_token(s->token, q->token);
 }
 
+/* Named within the body, as everywhere else. */
+static const char *field_of_path(const struct scan_path *path)
+{
+    const char *dot = strchr(path->text, '.');
+
+    return dot ? dot + 1 : *path->text ? path->text : NULL;
+}
+
 /* ---- The interface ------------------------------------------------------ */
 
 /* Whatever a client calls itself must not break a line of the log. */
@@ -89,8 +97,8 @@ void server_call_read(struct server_call *c, const struct service *s, const void
     if (rc == ERR_UNSUPPORTED)
         server_call_refuse(c, LATENTD__ERROR_CODE__ERROR_BAD_VERSION, NULL, 0, e.msg);
     else if (rc != ERR_OK)
-        server_call_refuse(c, LATENTD__ERROR_CODE__ERROR_BAD_MESSAGE, *path.text ? path.text : NULL,
-                           0, e.msg);
+        server_call_refuse(c, LATENTD__ERROR_CODE__ERROR_BAD_MESSAGE, field_of_path(&path), 0,
+                           e.msg);
     else if (want_token && !is_token_of(s, c->question)) {
         snprintf(c->complaint, sizeof c->complaint, "%s over tcp:// has no token, or a wrong one",
                  c->agent);

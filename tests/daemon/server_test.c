@@ -319,6 +319,8 @@ static void the_book_says_no(void **state)
     close(fd);
 }
 
+static char field_for[64]; /* of the last code_for */
+
 static Latentd__ErrorCode code_for(const char *bytes, size_t n)
 {
     int fd = sp_connect(address);
@@ -329,6 +331,7 @@ static Latentd__ErrorCode code_for(const char *bytes, size_t n)
     assert_non_null(a);
     assert_non_null(a->error);
     Latentd__ErrorCode code = a->error->code;
+    snprintf(field_for, sizeof field_for, "%s", a->error->field ? a->error->field : "");
     envelope_free(&a);
     close(fd);
     return code;
@@ -348,6 +351,7 @@ static void envelopes_that_are_none(void **state)
                               "a\0b",
                               12),
                      LATENTD__ERROR_CODE__ERROR_BAD_MESSAGE);
+    assert_string_equal(field_for, "stop");
 }
 
 int main(void)
