@@ -191,7 +191,7 @@ static void accept_settled(struct requests *b, const struct journal_entry *x)
     r->view.state = REQUEST_WAITING;
     log_info("request %s: accepted, %" PRId64 " prompt tokens, client '%s'", r->view.id,
              r->view.n_prompt, r->view.client);
-    book_wake(&r->waiters);
+    book_wake(&r->waiters, WAKE_ALL);
     news(b);
 }
 
@@ -215,7 +215,7 @@ static void end_settled(struct requests *b, const struct journal_end *end, int64
              ms - r->view.accepted_ms);
     list_remove(&b->live, r);
     list_add(&b->ended, r);
-    book_wake(&r->waiters);
+    book_wake(&r->waiters, WAKE_ALL);
 }
 
 static void step_settled(struct requests *b, const struct journal_entry *x)
@@ -227,7 +227,7 @@ static void step_settled(struct requests *b, const struct journal_entry *x)
         r->view.n_produced++;
         if (!r->view.first_token_ms)
             r->view.first_token_ms = x->ms;
-        book_wake(&r->waiters);
+        book_wake(&r->waiters, r->view.n_produced);
     }
     for (int i = 0; i < x->n_ends; i++)
         end_settled(b, &x->ends[i], x->ms);

@@ -9,6 +9,7 @@ enum {
     WARM_REQUESTS = 256,   /* ended ones that stay in memory: so many, and no more bytes than */
     WARM_BYTES = 32 << 20, /* this, but for the last of them                                  */
     QUEUE_SHARE = 3,       /* times as many as places are free may wait of one client         */
+    WAKE_ALL = -1,         /* see book_wake                                                   */
 };
 
 /* A ring through its head. */
@@ -63,8 +64,8 @@ extern const char book_other_model[];
 void list_add(struct request_list *l, struct request *r);
 void list_remove(struct request_list *l, struct request *r);
 
-/* Calls everybody on the list, once. */
-void book_wake(struct requests_waiter **list);
+/* Calls those on the list who wait for one of the first n events, once; WAKE_ALL: everybody. */
+void book_wake(struct requests_waiter **list, int64_t n);
 
 /* The callback of the journal. */
 void book_settled(void *book, struct journal_entry *list);

@@ -64,7 +64,7 @@ void book_drop(struct requests *b, struct request *r, int live)
     tdelete(r, &b->by_id, by_id);
     tdelete(r, &b->by_number, by_number);
     list_remove(live ? &b->live : &b->ended, r);
-    book_wake(&r->waiters);
+    book_wake(&r->waiters, WAKE_ALL);
     request_free(r);
 }
 
@@ -97,17 +97,18 @@ struct request *book_find(struct requests *b, int64_t number)
     return lookup(&b->by_number, &key, by_number);
 }
 
-void book_wake(struct requests_waiter **list)
+void book_wake(struct requests_waiter **list, int64_t n)
 {
-    struct requests_waiter *w = *list;
-
-    *list = NULL;
-    while (w) {
-        struct requests_waiter *next = w->next;
+    for (struct requests_waiter *w = *list, *next; w; w = next) {
+        next = w->next;
+        if (n != WAKE_ALL && w->cursor >= n)
+            continue;
+        *w->at = next;
+        if (next)
+            next->at = w->at;
         w->next = NULL;
         w->at = NULL;
         w->wake(w); /* from here on it is no longer ours */
-        w = next;
     }
 }
 

@@ -276,6 +276,7 @@ static enum answer next(struct requests *b, const char *id, int64_t cursor,
     if (cursor < events)
         return copy_events(b, r, cursor, out, e);
     if (w && !ended) {
+        w->cursor = cursor;
         wait_on(&r->waiters, w);
         return ANSWER_WAIT;
     }
@@ -320,6 +321,7 @@ static enum answer cancel(struct requests *b, const char *id, struct requests_wa
     if (b->opt.on_news)
         b->opt.on_news(b->opt.on_news_arg);
     if (w) {
+        w->cursor = INT64_MAX; /* nothing but the end */
         wait_on(&r->waiters, w);
         return ANSWER_WAIT;
     }

@@ -105,7 +105,8 @@ void request_events_free(struct request_events *r);
  * wait nor call the book, only note that the question is to be asked again. */
 struct requests_waiter {
     void (*wake)(struct requests_waiter *w);
-    struct requests_waiter *next, **at; /* the book's; start as zeros */
+    struct requests_waiter *next, **at; /* the book's, as the next one; start as zeros */
+    int64_t cursor;                     /* that events are wanted behind */
 };
 
 struct requests;

@@ -245,10 +245,19 @@ static void two_ranks_under_mpirun_say_the_same(void **state)
 
 /* ---- Ends and refusals ---------------------------------------------------- */
 
+static int woken;
+
+static void count_wake(struct requests_waiter *w)
+{
+    (void)w;
+    woken++;
+}
+
 static void ends_have_their_reasons(void **state)
 {
     struct request_bytes stop = { .data = "", .len = 0 };
-    struct requests_waiter w = { .wake = rig_no_wake };
+    struct requests_waiter w = { .wake = rig_no_wake }, far = { .wake = count_wake };
+    struct request_events ev;
     struct rig r;
     struct order o;
     struct reader x;
@@ -276,16 +285,19 @@ static void ends_have_their_reasons(void **state)
     make_order(&o, &r, "cancelled", 1);
     o.spec.max_tokens = 900;
     submit(&r, &o, &x);
+    assert_int_equal(requests_next(r.core.book, "cancelled", 5000, &far, &ev, &e), ANSWER_WAIT);
     while (x.n < 5) {
         turn(&r);
         assert_int_equal(reader_read(&r, &x, &e), ANSWER_OK);
     }
+    assert_int_equal(woken, 0); /* nothing that it asked for has come */
     assert_int_equal(requests_cancel(r.core.book, "cancelled", &w, &e), ANSWER_WAIT);
     while (requests_cancel(r.core.book, "cancelled", NULL, &e) != ANSWER_OK)
         turn(&r);
     requests_forget(r.core.book, &w);
     read_all(&r, &x, 1);
     assert_int_equal(x.view.reason, REASON_CANCELLED);
+    assert_int_equal(woken, 1);
     assert_true(x.n < 900);
     str_free(&x.text);
 
