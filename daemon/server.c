@@ -6,8 +6,6 @@
 #include "daemon/server.h"
 
 #include <errno.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -17,6 +15,7 @@
 
 #include "base/log.h"
 #include "daemon/server_parts.h"
+#include "rank/dial.h"
 
 enum { EVENTS = 128, SWEEP_S = 1, MAX_FILES = 16384 };
 
@@ -60,8 +59,6 @@ static void set_accepting(struct server *s, int on)
 
 static void accept_all(struct server *s, struct server_listener *l, double now_s)
 {
-    int one = 1;
-
     while (s->n_conns < s->max_conns) {
         int fd = accept4(l->l.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (fd < 0 && (errno == EINTR || errno == ECONNABORTED))
@@ -75,10 +72,8 @@ static void accept_all(struct server *s, struct server_listener *l, double now_s
             close(fd);
             continue;
         }
-        if (l->l.tcp) {
-            setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-            setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof one);
-        }
+        if (l->l.tcp)
+            dial_tune_tcp(fd); /* a client that is cut off gives its place back */
         conn_open(s, fd, l->l.tcp, now_s);
     }
     set_accepting(s, 0);

@@ -3,6 +3,9 @@
  *
  * Reading order: hostile bytes; addresses; crowds.
  */
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+
 #include "daemon/server_parts.h"
 #include "tests/daemon/server_support.h"
 
@@ -250,6 +253,11 @@ static void tcp_may_wait(void **state)
     q.wait_ms = 1500;
     assert_int_equal(sp_ask(fd, 1, 1, &m), 0);
     assert_int_equal(wait_for_waiters(1), 1);
+    int idle_s = 0;
+    socklen_t len = sizeof idle_s;
+    assert_int_equal(getsockopt(server->conns->next->fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, &len),
+                     0);
+    assert_in_range(idle_s, 1, 60); /* the kernel's own would be two hours */
     for (struct conn *c = server->conns; c; c = c->next)
         c->opened_s -= 60; /* the loop sweeps while the question waits */
     Latentd__Envelope *a = sp_answer(fd, 1, 5000, &id);
