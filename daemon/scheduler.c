@@ -185,22 +185,18 @@ void scheduler_free(struct scheduler **s)
     *s = NULL;
 }
 
-/* The client of this name.  One that was not there starts level with the least served, so that
- * it neither waits for others to catch up nor has to. */
+/* The client of this name.  One that was not there owes nothing and is owed nothing. */
 static struct client *client_join(struct scheduler *s, const char *name)
 {
     struct client *c = s->clients;
-    int64_t least = INT64_MAX;
 
-    for (; c && strcmp(c->name, name) != 0; c = c->next)
-        if (c->served < least)
-            least = c->served;
+    while (c && strcmp(c->name, name) != 0)
+        c = c->next;
     if (!c) {
         c = calloc(1, sizeof *c);
         if (!c)
             return NULL;
         strncpy(c->name, name, sizeof c->name - 1);
-        c->served = least == INT64_MAX ? 0 : least;
         c->next = s->clients;
         s->clients = c;
     }

@@ -4,7 +4,7 @@
  * Continuous batching: every step takes one token of each request that produces, and fills up with
  * pieces of prompts, up to the tokens that a step may have.  Requests join and leave between steps.
  *
- *  - Higher priority first; among equals the client that has been served the fewest tokens; then
+ *  - Higher priority first; among equals the client that has lately had the fewest tokens; then
  *    the older request.  A client with many requests therefore has no more than one with few, and
  *    a running request gives its place up to one of a higher priority, or to a client that has
  *    at least two fewer running.

@@ -10,7 +10,7 @@
 struct client {
     struct client *next;
     char name[REQUEST_CLIENT_MAX + 1];
-    int64_t served; /* tokens computed for it, prompts included */
+    double debt; /* tokens that it had beyond its share, prompts included; see note_served */
     int live, running;
 };
 

@@ -12,14 +12,16 @@
 #include "base/array.h"
 #include "daemon/scheduler_parts.h"
 
+enum { MEMORY = 32768 }; /* tokens after which a debt is about a third */
+
 /* ---- Order ---------------------------------------------------------------- */
 
 static int compare(const struct entry *a, const struct entry *b)
 {
     if (a->priority != b->priority)
         return a->priority > b->priority ? -1 : 1;
-    if (a->client->served != b->client->served)
-        return a->client->served < b->client->served ? -1 : 1;
+    if (a->client->debt != b->client->debt)
+        return a->client->debt < b->client->debt ? -1 : 1;
     return a->order < b->order ? -1 : a->order > b->order;
 }
 
@@ -259,6 +261,20 @@ static enum err_code admit_waiting(struct scheduler *s, struct err *e)
 
 /* ---- Tokens --------------------------------------------------------------- */
 
+/* Of n tokens every client should have had the same.  What one had more, or less, is remembered for
+ * some ten thousand tokens: those who come and go again and again are new each time, and would
+ * starve for ever who stays and once had more. */
+static void note_served(struct scheduler *s, struct client *served, int64_t n)
+{
+    int n_clients = 0;
+
+    for (const struct client *c = s->clients; c; c = c->next)
+        n_clients++;
+    for (struct client *c = s->clients; c; c = c->next)
+        c->debt = (c->debt - (double)n / n_clients) * (MEMORY / (MEMORY + (double)n));
+    served->debt += (double)n;
+}
+
 /* Adds up to `most` of x's next tokens to the step. */
 static enum err_code plan_tokens(struct scheduler *s, struct entry *x, int most, struct err *e)
 {
@@ -284,7 +300,7 @@ static enum err_code plan_tokens(struct scheduler *s, struct entry *x, int most,
     }
     if (rc != ERR_OK && rc != ERR_FULL)
         return rc;
-    x->client->served += x->n_planned;
+    note_served(s, x->client, x->n_planned);
     return map_pages(s, x, e);
 }
 

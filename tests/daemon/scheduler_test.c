@@ -432,6 +432,40 @@ static void one_client_with_many_requests_has_half(void **state)
     free(w);
 }
 
+/* Eight clients with one request after the other, more than two sequences can serve, and one with
+ * ten at once: it has a ninth of the tokens, and none of the others can count as new each time. */
+static void who_comes_and_goes_starves_nobody(void **state)
+{
+    enum { OTHERS = 8, TEN = 10 };
+    struct world *w = new_world(0, 2, 64, 64);
+    int of[OTHERS] = { 0 }, ended = 0; /* of: the request of each, 0: none */
+    (void)state;
+
+    for (int k = 0; k < TEN; k++) {
+        fill(&w->wishes[w->n], k, 0, 30);
+        w->wishes[w->n].max_tokens = 20;
+        add(w, "ten", 0, 0);
+    }
+    while (w->n < 200) {
+        for (int i = 0; i < OTHERS; i++) {
+            char name[2] = { (char)('a' + i), 0 };
+            if (of[i] && !w->wishes[of[i]].ended)
+                continue;
+            fill(&w->wishes[w->n], i, 0, 30);
+            w->wishes[w->n].max_tokens = 20;
+            of[i] = w->n;
+            add(w, name, 0, 0);
+        }
+        turn(w);
+    }
+    for (int k = 0; k < TEN; k++)
+        ended += w->wishes[k].ended;
+    assert_int_equal(ended, TEN);
+    run_out(w);
+    nothing_is_lost(w);
+    free(w);
+}
+
 static void a_higher_priority_goes_first(void **state)
 {
     struct world *w = new_world(0, 2, 64, 64);
@@ -464,6 +498,7 @@ int main(void)
         cmocka_unit_test(a_failed_sum_ends_one_request_and_zeroes_its_pages),
         cmocka_unit_test(lengths_and_deadlines_end_requests),
         cmocka_unit_test(one_client_with_many_requests_has_half),
+        cmocka_unit_test(who_comes_and_goes_starves_nobody),
         cmocka_unit_test(a_higher_priority_goes_first),
     };
     return cmocka_run_group_tests_name("daemon/scheduler", tests, NULL, NULL);
