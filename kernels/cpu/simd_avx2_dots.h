@@ -3,9 +3,10 @@
  *
  * Bytes are multiplied by vpmaddubsw, unsigned times signed, which adds two products in a
  * saturating int16.  How many such pairs an int16 can take decides about the forms: eight
- * for 4-bit codes (8 * 2 * 15 * 127 = 30,480), four for 5 bits, two for 6, one for |w| of
- * signed bytes.  Only then are they widened by vpmaddwd.  For many columns, signed codes
- * are kept as int16, already times their integer scales, and need vpmaddwd alone.
+ * for 4-bit codes (8 * 2 * 15 * 127 = 30,480), four for 5 bits, two for 6 (for many columns,
+ * which take the codes' constant off first, four), one for |w| of signed bytes.  Only then are they
+ * widened by vpmaddwd.  For many columns, signed codes are kept as int16, already times their
+ * integer scales, and need vpmaddwd alone.
  */
 #ifndef KERNELS_CPU_SIMD_AVX2_DOTS_H
 #define KERNELS_CPU_SIMD_AVX2_DOTS_H
@@ -26,7 +27,7 @@ struct scales {
 
 struct lines {
     vb w[8];
-    struct scales s;
+    vi s0, s1;
 };
 
 union codes {
@@ -41,6 +42,7 @@ struct vx {
         _Alignas(64) int8_t byte[ATOM_BLOCKS][8][VX_COLUMNS][4];
         int16_t wide[ATOM_BLOCKS][2][8][VX_COLUMNS][2]; /* S8: as in struct vs */
     };
+    int16_t less[ATOM_BLOCKS][2][VX_COLUMNS][2]; /* U6: the codes' constant times 16 columns */
 };
 
 WORD void vs_put_row(struct vs *w, int r, const int8_t q[32], const int16_t s[2])
@@ -80,6 +82,12 @@ WORD void codes_put(enum form form, union codes *w, int c, vb low, vb high)
     }
 }
 
+WORD void scales_put(union codes *w, const struct scales *s)
+{
+    w->u.s0 = s->s0;
+    w->u.s1 = s->s1;
+}
+
 WORD void vx_point(struct vx *v, const struct cpu_column *x, int64_t k, int nc)
 {
 #pragma GCC unroll 8
@@ -103,7 +111,19 @@ WORD void put_quads(__m256i to[4], const __m256i x[4])
     _mm256_store_si256(to + 3, _mm256_permute2x128_si256(w26, w37, 0x31));
 }
 
-WORD void vx_prepare(struct vx *v, enum form form, int n_blocks, int nc)
+/* In each half of a block the columns that meet in the even int16 of a row, and the others. */
+WORD void put_less(struct vx *v, int b, int c, __m256i x, int less)
+{
+    __m256i sum = _mm256_maddubs_epi16(_mm256_set1_epi8(1), x);
+
+    sum = _mm256_add_epi16(sum, _mm256_shuffle_epi32(sum, 0x4e));
+    sum = _mm256_add_epi16(sum, _mm256_shuffle_epi32(sum, 0xb1));
+    sum = _mm256_mullo_epi16(sum, _mm256_set1_epi16((int16_t)-less));
+    memcpy(v->less[b][0][c], &sum, sizeof v->less[b][0][c]);
+    memcpy(v->less[b][1][c], (const char *)&sum + 16, sizeof v->less[b][0][c]);
+}
+
+WORD void vx_prepare(struct vx *v, enum form form, int less, int n_blocks, int nc)
 {
     bool wide = form == FORM_S8 || form == FORM_S8_SCALED;
 
@@ -116,6 +136,8 @@ WORD void vx_prepare(struct vx *v, enum form form, int n_blocks, int nc)
             even[c] = even_bytes(q[c]);
             odd[c] = odd_bytes(q[c]);
         }
+        for (int c = 0; form == FORM_U6 && c < nc; c++)
+            put_less(v, b, c, q[c], less);
         if (wide) {
             put_quads((__m256i *)v->wide[b][0], even);
             put_quads((__m256i *)v->wide[b][1], odd);
@@ -196,42 +218,33 @@ WORD void dots_u(vi *sum, const vb *w, const struct vx *x, int b, int nc, int de
         }
 }
 
-/* One half of the rows, since a tile of both would not fit the registers. */
-WORD void dots_u6_half(vi *sum, const struct lines *w, const struct vx *x, int b, int nc,
-                       bool upper)
-{
-    __m256i s0 = upper ? w->s.s0.hi : w->s.s0.lo, s1 = upper ? w->s.s1.hi : w->s.s1.lo;
-    __m256i part[VX_COLUMNS];
-
-#pragma GCC unroll 8
-    for (int e = 0; e < 8; e += 2) {
-        __m256i w0 = upper ? w->w[e].hi : w->w[e].lo;
-        __m256i w1 = upper ? w->w[e + 1].hi : w->w[e + 1].lo;
-
-#pragma GCC unroll 8
-        for (int c = 0; c < nc; c++) {
-            __m256i p =
-                _mm256_add_epi16(_mm256_maddubs_epi16(w0, broadcast4(x->byte[b][e][c])),
-                                 _mm256_maddubs_epi16(w1, broadcast4(x->byte[b][e + 1][c])));
-
-            p = _mm256_madd_epi16(p, e < 4 ? s0 : s1);
-            part[c] = e == 0 ? p : _mm256_add_epi32(part[c], p);
-            __asm__("" : "+x"(part[c])); /* keep_order */
-        }
-    }
-#pragma GCC unroll 8
-    for (int c = 0; c < nc; c++)
-        *(upper ? &sum[c].hi : &sum[c].lo) = part[c];
-}
-
+/* An int16 does not hold eight products of codes, but it does of codes less their constant
+ * (8 * 32 * 127), and what overflows on the way there comes back. */
 WORD void dots_u6(vi *sum, const struct lines *w, const struct vx *x, int b, int nc)
 {
-    dots_u6_half(sum, w, x, b, nc, false);
-    end_of_step();
-    dots_u6_half(sum, w, x, b, nc, true);
+    vi part[VX_COLUMNS];
+
 #pragma GCC unroll 8
-    for (int c = 0; c < nc; c++)
-        sum[c] = vi_add(sum[c], vi_dot2(w->s.offset, x->sum[c] + 2 * b));
+    for (int e = 0; e < 8; e++)
+#pragma GCC unroll 8
+        for (int c = 0; c < nc; c++) {
+            vi p = dot_bytes(w->w[e], broadcast4(x->byte[b][e][c]));
+
+            if (e % 4 == 0) {
+                __m256i less = broadcast4(x->less[b][e / 4][c]);
+                part[c] = add16(p, (vi){ less, less });
+            } else {
+                part[c] = add16(part[c], p);
+            }
+            keep_order(&part[c]);
+            if (e % 4 == 3) {
+                vi s = e < 4 ? w->s0 : w->s1;
+
+                p = (vi){ _mm256_madd_epi16(part[c].lo, s.lo),
+                          _mm256_madd_epi16(part[c].hi, s.hi) };
+                sum[c] = e < 4 ? p : vi_add(sum[c], p);
+            }
+        }
 }
 
 WORD void block_dots(enum form form, vi *sum, const union codes *w, const struct vx *x, int b,

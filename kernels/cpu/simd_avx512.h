@@ -338,6 +338,11 @@ WORD void codes_put(enum form form, union codes *w, int c, vb low, vb high)
     }
 }
 
+WORD void scales_put(union codes *w, const struct scales *s)
+{
+    w->u.s = *s;
+}
+
 WORD void vx_point(struct vx *v, const struct cpu_column *x, int64_t k, int nc)
 {
 #pragma GCC unroll 8
@@ -365,8 +370,9 @@ WORD void vx_prepare_few(struct vx *v, enum form form, int n_blocks, int nc)
             take_bias(v->bias[c], v->sum[c], n_blocks);
 }
 
-WORD void vx_prepare(struct vx *v, enum form form, int n_blocks, int nc)
+WORD void vx_prepare(struct vx *v, enum form form, int less, int n_blocks, int nc)
 {
+    (void)less;
     vx_prepare_few(v, form, n_blocks, nc);
     for (int c = 0; c < nc; c++) {
         memcpy(v->copy[c], v->q[c], (size_t)n_blocks * 32);

@@ -299,10 +299,11 @@ WORD void vx_point(struct vx *v, const struct cpu_column *x, int64_t k, int nc)
         v->q[c] = x[c].q + k;
 }
 
-WORD void vx_prepare(struct vx *v, enum form form, int n_blocks, int nc)
+WORD void vx_prepare(struct vx *v, enum form form, int less, int n_blocks, int nc)
 {
     (void)v;
     (void)form;
+    (void)less;
     (void)n_blocks;
     (void)nc;
 }
