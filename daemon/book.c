@@ -9,10 +9,10 @@
 #include "daemon/book_parts.h"
 #include "daemon/clock.h"
 
-static void news(struct requests *b)
+void book_news(struct requests *b)
 {
-    if (b->opt.on_news)
-        b->opt.on_news(b->opt.on_news_arg);
+    if (b->on_news)
+        b->on_news(b->on_news_arg);
 }
 
 /* ---- The driver takes ----------------------------------------------------- */
@@ -192,7 +192,7 @@ static void accept_settled(struct requests *b, const struct journal_entry *x)
     log_info("request %s: accepted, %" PRId64 " prompt tokens, client '%s'", r->view.id,
              r->view.n_prompt, r->view.client);
     book_wake(&r->waiters, WAKE_ALL);
-    news(b);
+    book_news(b);
 }
 
 static void end_settled(struct requests *b, const struct journal_end *end, int64_t ms)
@@ -248,7 +248,7 @@ void book_settled(void *book, struct journal_entry *list)
     }
     book_forget_cold(b);
     if (!list)
-        news(b);
+        book_news(b);
     pthread_mutex_unlock(&b->lock);
 }
 
@@ -365,6 +365,14 @@ void requests_free(struct requests **b)
     pthread_mutex_destroy(&(*b)->lock);
     free(*b);
     *b = NULL;
+}
+
+void requests_on_news(struct requests *b, void (*fn)(void *arg), void *arg)
+{
+    pthread_mutex_lock(&b->lock);
+    b->on_news = fn;
+    b->on_news_arg = arg;
+    pthread_mutex_unlock(&b->lock);
 }
 
 void requests_set_context(struct requests *b, int64_t n_context)

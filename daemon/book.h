@@ -46,10 +46,6 @@ struct requests_options {
     int n_vocab;
     int64_t n_context; /* of the model; prompts beyond are refused */
     int max_waiting;
-    /* Called with the book's lock held when there is something for the driver, or the journal's
-     * state changed. */
-    void (*on_news)(void *arg);
-    void *on_news_arg;
 };
 
 /* Counters for the status board. */
@@ -63,6 +59,11 @@ struct requests_counts {
 enum err_code requests_create(struct requests **out, const struct requests_options *o,
                               struct err *e);
 void requests_free(struct requests **b);
+
+/* fn is called from now on, with the book's lock held, when there is something for the driver, or
+ * the journal's state changed.  NULL: nobody any more. */
+void requests_on_news(struct requests *b, void (*fn)(void *arg), void *arg);
+
 void requests_count(struct requests *b, struct requests_counts *out);
 
 /* A prompt that is longer is refused from now on. */

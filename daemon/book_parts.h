@@ -22,6 +22,8 @@ struct request_list {
 struct requests {
     struct requests_options opt;
     pthread_mutex_t lock;
+    void (*on_news)(void *arg);
+    void *on_news_arg;
     void *by_id, *by_number; /* trees of search.h, of struct request */
     struct request_list live, ended;
     int64_t next_number, n_context;
@@ -66,6 +68,9 @@ void list_remove(struct request_list *l, struct request *r);
 
 /* Calls those on the list who wait for one of the first n events, once; WAKE_ALL: everybody. */
 void book_wake(struct requests_waiter **list, int64_t n);
+
+/* Tells the driver. */
+void book_news(struct requests *b);
 
 /* The callback of the journal. */
 void book_settled(void *book, struct journal_entry *list);

@@ -22,10 +22,7 @@ enum { QUIT_MS = 400, QUIT_JOB_MS = 4000 };
 
 static void on_news(void *arg)
 {
-    const struct core *d = arg;
-
-    if (d->driver)
-        driver_wake(d->driver);
+    driver_wake(arg);
 }
 
 static void on_link(void *arg, int fd)
@@ -81,9 +78,7 @@ static enum err_code open_book(struct core *d, struct err *e)
                                   .model_hash = d->model_hash,
                                   .n_vocab = d->model->hp.n_vocab,
                                   .n_context = d->model->hp.context_length,
-                                  .max_waiting = (int)o->max_waiting,
-                                  .on_news = on_news,
-                                  .on_news_arg = d };
+                                  .max_waiting = (int)o->max_waiting };
 
     TRY(journal_open(&d->journal, &j, e));
     b.journal = d->journal;
@@ -112,7 +107,9 @@ static enum err_code start_driver(struct core *d, struct err *e)
     TRY(status_create(&d->status, &f, e));
     status_set_plan(d->status, &d->plan);
     o.status = d->status;
-    return driver_start(&d->driver, &o, e);
+    TRY(driver_start(&d->driver, &o, e));
+    requests_on_news(d->book, on_news, d->driver);
+    return ERR_OK;
 }
 
 /* Where mpirun keeps its sockets and shared memory: beside the socket of the clients, which lies in
@@ -168,6 +165,8 @@ int core_close(struct core *d)
 {
     if (d->status)
         status_set_phase(d->status, PHASE_STOPPING);
+    if (d->book)
+        requests_on_news(d->book, NULL, NULL); /* the journal still has some */
     driver_stop(&d->driver);
     int left = ranks_stop(&d->ranks);
     journal_close(&d->journal);

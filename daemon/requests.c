@@ -318,8 +318,7 @@ static enum answer cancel(struct requests *b, const char *id, struct requests_wa
     if (r->view.state == REQUEST_ENDED)
         return ANSWER_OK;
     r->cancel_wanted = 1;
-    if (b->opt.on_news)
-        b->opt.on_news(b->opt.on_news_arg);
+    book_news(b);
     if (w) {
         w->cursor = INT64_MAX; /* nothing but the end */
         wait_on(&r->waiters, w);
