@@ -317,13 +317,18 @@ void call_drop_all(struct conn *conn)
 
 void call_free_rest(struct server *s)
 {
-    struct call *next;
+    struct call *c, *next;
 
-    for (struct call *c = s->ready; c; c = next) {
-        next = c->next_ready;
-        call_free(c);
-    }
-    for (struct call *c = s->long_first; c; c = next) {
+    do { /* the journal may wake some still: those are in a connection */
+        pthread_mutex_lock(&s->lock);
+        c = s->ready;
+        if (c)
+            leave_ready(c);
+        pthread_mutex_unlock(&s->lock);
+        if (c)
+            call_free(c);
+    } while (c);
+    for (c = s->long_first; c; c = next) {
         next = c->next_long;
         call_free(c);
     }
