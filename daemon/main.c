@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/signalfd.h>
+#include <sys/stat.h>
 #include <systemd/sd-daemon.h>
 #include <unistd.h>
 
@@ -200,6 +201,7 @@ int main(int argc, char **argv)
     int status = 0;
 
     log_set_program("latentd");
+    (void)umask(umask(0) | 07); /* the journal has what people wrote */
     /* One thread frees what another has made: in one arena the next can have it. */
     (void)mallopt(M_ARENA_MAX, 1);
     if (argc > 1 && strcmp(argv[1], "--version") == 0) {

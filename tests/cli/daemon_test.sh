@@ -42,6 +42,7 @@ done
 client status
 grep -q 'health      green' "$work/out" || fail "not green: $(cat "$work/out")"
 grep -q RANK0 "$work/out" || fail "status has no plan"
+[ -z "$(find "$work/state" -name 'journal*' -perm /7)" ] || fail "everybody can read the journal"
 
 "$latent" generate -m "$model" -p 'Once upon' -n 2000 --seed 5 -t 1 -q >"$work/want" || fail generate
 client submit -p 'Once upon' -n 2000 --seed 5 -q
