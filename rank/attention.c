@@ -22,6 +22,19 @@ struct run {
     int64_t last_pos;
 };
 
+/* The run from `first` on, before token `end`. */
+static struct run next_run(const struct batch *b, int first, int end)
+{
+    const struct batch_token *t = b->tokens;
+    int next = first + 1;
+
+    while (next < end && t[next].seq == t[first].seq && t[next].form == t[first].form)
+        next++;
+    return (struct run){
+        .first = first, .n = next - first, .seq = t[first].seq, .last_pos = t[next - 1].pos
+    };
+}
+
 struct head_range {
     int begin, end;
 };
@@ -34,6 +47,18 @@ static struct head_range heads_of(const struct attention *a, const struct layer_
 }
 
 /* ---- The fold ----------------------------------------------------------- */
+
+/* The rows from `row` on. */
+static struct fold fold_from(const struct fold *f, int row)
+{
+    return (struct fold){ .o = f->o + row * f->width,
+                          .joined_o = f->joined_o + row * f->width,
+                          .max = f->max + row,
+                          .sum = f->sum + row,
+                          .joined_max = f->joined_max + row,
+                          .joined_sum = f->joined_sum + row,
+                          .width = f->width };
+}
 
 static void fold_begin(struct fold *f, int rows)
 {
@@ -119,7 +144,7 @@ static int keys_seen(const struct batch_token *t, int64_t at, int n)
     return seen < 0 ? 0 : seen < n ? (int)seen : n;
 }
 
-/* One key block for `n_heads` x run->n rows (head-major): scores become weights, values are added.
+/* One key block for n_tokens x n_heads rows (token-major): scores become weights, values are added.
  * s: [rows][64], already scored.  v: [n][v_stride]. */
 static void fold_block(const struct attention *a, struct fold *f, const struct batch_token *tokens,
                        int n_tokens, int n_heads, int64_t at, int n, float *s, const float *v,
@@ -127,25 +152,23 @@ static void fold_block(const struct attention *a, struct fold *f, const struct b
 {
     const struct cpu_kernels *k = a->math.kernels;
 
-    for (int h = 0; h < n_heads; h++) {
-        for (int t = 0; t < n_tokens; t++) {
-            int row = h * n_tokens + t, seen = keys_seen(&tokens[t], at, n);
-            if (seen == 0)
-                continue;
-            if (at > 0 && at % split_of(&tokens[t]) == 0)
+    for (int t = 0; t < n_tokens; t++) {
+        int seen = keys_seen(&tokens[t], at, n);
+        int join = at > 0 && at % split_of(&tokens[t]) == 0;
+        for (int row = t * n_heads; seen > 0 && row < (t + 1) * n_heads; row++) {
+            if (join)
                 fold_join(k, f, row);
             fold_scores(k, f, row, s + row * CACHE_PAGE, seen);
         }
     }
-    int rows = n_heads * n_tokens;
-    for (int r = 0, next; r < rows; r = next) { /* rows that see as many keys go together */
-        int seen = keys_seen(&tokens[r % n_tokens], at, n);
-        for (next = r + 1; next < rows; next++)
-            if (keys_seen(&tokens[next % n_tokens], at, n) != seen)
+    for (int t = 0, next; t < n_tokens; t = next) { /* tokens that see as many keys go together */
+        int row = t * n_heads, seen = keys_seen(&tokens[t], at, n);
+        for (next = t + 1; next < n_tokens; next++)
+            if (keys_seen(&tokens[next], at, n) != seen)
                 break;
         if (seen > 0)
-            k->values(f->o + r * f->width, f->width, s + r * CACHE_PAGE, CACHE_PAGE, next - r, v,
-                      v_stride, seen, f->width);
+            k->values(f->o + row * f->width, f->width, s + row * CACHE_PAGE, CACHE_PAGE,
+                      (next - t) * n_heads, v, v_stride, seen, f->width);
     }
 }
 
@@ -157,18 +180,18 @@ static void absorb_queries(const struct attention *a, const struct layer_weights
                            int64_t q_stride, struct attention_scratch *s)
 {
     const struct hparams *hp = a->hp;
-    int int8 = matrix_wants_int8(&a->math, &w->k_b);
+    int int8 = matrix_wants_int8(&a->math, &w->k_b), n_heads = heads.end - heads.begin;
 
     for (int h = heads.begin; h < heads.end; h++) {
-        int row = (h - heads.begin) * n_tokens;
+        int row = h - heads.begin;
         for (int t = 0; t < n_tokens; t++) {
             const float *head = q + (first + t) * q_stride + h * (hp->d_nope + hp->d_rope);
             columns_set(&s->nope, a->math.kernels, t, head, int8);
-            memcpy(s->query_rope + (row + t) * hp->d_rope, head + hp->d_nope,
+            memcpy(s->query_rope + (t * n_heads + row) * hp->d_rope, head + hp->d_nope,
                    (size_t)hp->d_rope * sizeof *head);
         }
         matrix_mul(&a->math, &w->k_b, h, 0, w->k_b.n_groups, s->nope.col, n_tokens,
-                   s->query + row * hp->kv_lora_rank, hp->kv_lora_rank);
+                   s->query + row * hp->kv_lora_rank, n_heads * hp->kv_lora_rank);
     }
 }
 
@@ -177,11 +200,11 @@ static void unabsorb(const struct attention *a, const struct layer_weights *w,
                      struct head_range heads, int first, int n_tokens, float *o, int64_t o_stride,
                      struct attention_scratch *s)
 {
-    int int8 = matrix_wants_int8(&a->math, &w->v_b);
+    int int8 = matrix_wants_int8(&a->math, &w->v_b), n_heads = heads.end - heads.begin;
 
     for (int h = heads.begin; h < heads.end; h++) {
         for (int t = 0; t < n_tokens; t++) {
-            int row = (h - heads.begin) * n_tokens + t;
+            int row = t * n_heads + h - heads.begin;
             columns_set(&s->latents, a->math.kernels, t, fold_end(a->math.kernels, &s->fold, row),
                         int8);
         }
@@ -190,34 +213,33 @@ static void unabsorb(const struct attention *a, const struct layer_weights *w,
     }
 }
 
-static void absorbed_block(const struct attention *a, const struct layer_weights *w, int layer,
-                           struct head_range heads, const struct batch *b, struct run run,
-                           const float *q, int64_t q_stride, float *o, int64_t o_stride,
-                           struct attention_scratch *s)
+/* A run's queries, from `row` on, over the cached latents of its sequence. */
+static void attend_latents(const struct attention *a, int layer, int n_heads, const struct batch *b,
+                           struct run run, int row, struct attention_scratch *s)
 {
     const struct hparams *hp = a->hp;
-    const struct batch_token *tokens = b->tokens + run.first;
-    int n_heads = heads.end - heads.begin;
     int64_t d_c = hp->kv_lora_rank, width = d_c + hp->d_rope;
+    struct fold fold = fold_from(&s->fold, row);
 
-    absorb_queries(a, w, heads, run.first, run.n, q, q_stride, s);
-    s->fold.width = d_c;
-    fold_begin(&s->fold, n_heads * run.n);
+    comm_note_progress(a->comm);
     for (int64_t at = 0; at <= run.last_pos; at += CACHE_PAGE) {
         int64_t left = run.last_pos + 1 - at;
         int n = left < CACHE_PAGE ? (int)left : CACHE_PAGE;
         cache_read(a->cache, a->math.kernels, layer, run.seq, at / CACHE_PAGE, n, s->latent);
-        a->math.kernels->scores(s->scores, CACHE_PAGE, s->query, d_c, s->query_rope, hp->d_rope,
-                                n_heads * run.n, s->latent, width, s->latent + d_c, width, n, d_c,
-                                hp->d_rope, a->softmax_scale);
-        fold_block(a, &s->fold, tokens, run.n, n_heads, at, n, s->scores, s->latent, width);
+        a->math.kernels->scores(s->scores, CACHE_PAGE, s->query + row * d_c, d_c,
+                                s->query_rope + row * hp->d_rope, hp->d_rope, n_heads * run.n,
+                                s->latent, width, s->latent + d_c, width, n, d_c, hp->d_rope,
+                                a->softmax_scale);
+        fold_block(a, &fold, b->tokens + run.first, run.n, n_heads, at, n, s->scores, s->latent,
+                   width);
     }
-    unabsorb(a, w, heads, run.first, run.n, o, o_stride, s);
 }
 
+/* Tokens first .. end-1, of any sequences: they share the passes over k_b and v_b. */
 static void run_absorbed(const struct attention *a, const struct layer_weights *w, int layer,
-                         const struct batch *b, struct run run, const float *q, int64_t q_stride,
-                         float *o, int64_t o_stride, struct attention_scratch *s, int thread)
+                         const struct batch *b, int first, int end, const float *q,
+                         int64_t q_stride, float *o, int64_t o_stride, struct attention_scratch *s,
+                         int thread)
 {
     struct head_range heads = heads_of(a, w, thread);
     int n_heads = heads.end - heads.begin;
@@ -225,13 +247,17 @@ static void run_absorbed(const struct attention *a, const struct layer_weights *
     if (n_heads == 0)
         return;
     int per_pass = s->absorbed_rows / n_heads;
-    for (int t = 0; t < run.n; t += per_pass) {
-        struct run part = run;
-        comm_note_progress(a->comm);
-        part.first = run.first + t;
-        part.n = run.n - t < per_pass ? run.n - t : per_pass;
-        part.last_pos = b->tokens[part.first + part.n - 1].pos;
-        absorbed_block(a, w, layer, heads, b, part, q, q_stride, o, o_stride, s);
+    s->fold.width = a->hp->kv_lora_rank;
+    for (int n; first < end; first += n) {
+        n = end - first < per_pass ? end - first : per_pass;
+        absorb_queries(a, w, heads, first, n, q, q_stride, s);
+        fold_begin(&s->fold, n_heads * n);
+        for (int t = first; t < first + n;) {
+            struct run run = next_run(b, t, first + n);
+            attend_latents(a, layer, n_heads, b, run, (t - first) * n_heads, s);
+            t += run.n;
+        }
+        unabsorb(a, w, heads, first, n, o, o_stride, s);
     }
 }
 
@@ -322,32 +348,24 @@ static void expanded_head(const struct attention *a, const struct layer_weights 
 
 /* ---- One layer ---------------------------------------------------------- */
 
-static struct run next_run(const struct batch *b, int first)
-{
-    const struct batch_token *t = b->tokens;
-    int end = first + 1;
-
-    while (end < b->n && t[end].seq == t[first].seq && t[end].form == t[first].form)
-        end++;
-    return (struct run){
-        .first = first, .n = end - first, .seq = t[first].seq, .last_pos = t[end - 1].pos
-    };
-}
-
 void attention_run(const struct attention *a, const struct layer_weights *w, int layer,
                    const struct batch *b, const float *q, int64_t q_stride, float *o,
                    int64_t o_stride, struct attention_scratch *s, int thread)
 {
     struct head_range heads = heads_of(a, w, thread);
 
-    for (int first = 0; first < b->n;) {
-        struct run run = next_run(b, first);
-        if (b->tokens[first].form == MLA_ABSORBED)
-            run_absorbed(a, w, layer, b, run, q, q_stride, o, o_stride, s, thread);
-        else
-            for (int h = heads.begin; h < heads.end; h++)
-                expanded_head(a, w, layer, h, b, run, q, q_stride, o, o_stride, s);
-        first += run.n;
+    for (int first = 0, end; first < b->n; first = end) {
+        end = first;
+        while (end < b->n && b->tokens[end].form == MLA_ABSORBED)
+            end++;
+        if (end > first) {
+            run_absorbed(a, w, layer, b, first, end, q, q_stride, o, o_stride, s, thread);
+            continue;
+        }
+        struct run run = next_run(b, first, b->n);
+        for (int h = heads.begin; h < heads.end; h++)
+            expanded_head(a, w, layer, h, b, run, q, q_stride, o, o_stride, s);
+        end = first + run.n;
     }
 }
 
