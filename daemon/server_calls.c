@@ -204,6 +204,7 @@ static int hand_over(struct call *c, const struct wire_frame *f)
     c->next_long = NULL;
     pthread_mutex_lock(&s->lock);
     c->is_long = s->long_bytes + c->n_bytes <= LONG_BYTES;
+    c->conn->n_long += c->is_long;
     if (c->is_long) {
         *s->long_last = c;
         s->long_last = &c->next_long;
@@ -229,8 +230,11 @@ static int is_short(const struct wire_frame *f)
 
 int call_open(struct conn *conn, const struct wire_frame *f, double now_s)
 {
-    struct call *c = calloc(1, sizeof *c);
+    int now = is_short(f);
 
+    if (!now && conn->n_long)
+        return 1;
+    struct call *c = calloc(1, sizeof *c);
     if (!c)
         return -1;
     c->waiter.wake = wake;
@@ -240,7 +244,7 @@ int call_open(struct conn *conn, const struct wire_frame *f, double now_s)
     c->n_id = f->n_id;
     memcpy(c->id, f->id, f->n_id);
     enter_conn(c, conn);
-    if (is_short(f)) {
+    if (now) {
         server_call_read(&c->c, &c->server->service, f->body, f->n_body, c->want_token);
         try_call(c, now_s);
     } else if (!hand_over(c, f)) {
@@ -270,8 +274,11 @@ void call_take_ready(struct server *s, double now_s)
         if (c) {
             leave_ready(c);
             busy = c->is_long && !c->is_done; /* it comes again when the long thread is done */
-            if (!busy)
+            if (c->is_long && !busy) {
                 c->is_long = 0;
+                if (c->conn)
+                    c->conn->n_long--;
+            }
         }
         pthread_mutex_unlock(&s->lock);
         if (!c)

@@ -146,6 +146,7 @@ static int take_frames(struct conn *c, double now_s)
     struct wire_frame f;
     size_t at = 0;
     int64_t n = 0;
+    int rc = 0;
 
     if (!c->greeted && c->n_in >= WIRE_GREETING) {
         if (!wire_is_asker(c->in))
@@ -155,8 +156,11 @@ static int take_frames(struct conn *c, double now_s)
     }
     while (c->greeted && !c->closed && may_read(c) &&
            (n = wire_read(&f, c->tcp, c->in + at, c->n_in - at, PROTO_QUESTION_MAX)) > 0) {
-        if (call_open(c, &f, now_s))
+        rc = call_open(c, &f, now_s);
+        if (rc < 0)
             return -1;
+        if (rc > 0)
+            break;
         at += (size_t)n;
     }
     if (n < 0) {
@@ -164,7 +168,7 @@ static int take_frames(struct conn *c, double now_s)
                                    "and is closed");
         return -1;
     }
-    c->paused = !may_read(c);
+    c->paused = rc > 0 || !may_read(c);
     c->n_in -= at;
     if (!c->n_in)
         drop_room(c);

@@ -78,7 +78,7 @@ struct conn {
     struct out *out_first, **out_last;
     size_t out_bytes;
     double opened_s, moved_s; /* when an answer last went on */
-    int n_calls;
+    int n_calls, n_long;      /* n_long: of these, with the long threads */
     struct call *calls;
     struct conn *next, **at;  /* of all connections, or of those that are closed */
     struct conn *next_resume; /* in `resume` if resuming */
@@ -142,7 +142,8 @@ void conn_sweep(struct server *s, double now_s);
 
 /* ---- server_calls.c ----------------------------------------------------- */
 
-/* A question has come.  -1: no memory. */
+/* A question has come.  -1: no memory.  1: not now, one that takes long is open: a connection has
+ * no more than one, so that who asks much at once does not stand before everybody else. */
 int call_open(struct conn *conn, const struct wire_frame *f, double now_s);
 
 /* Takes up all calls that were woken or computed. */

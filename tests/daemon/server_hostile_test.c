@@ -326,6 +326,44 @@ static void one_connection_asks_much(void **state)
     close(fd);
 }
 
+/* Of one connection's long questions one is worked on: others come in between. */
+static void long_questions_of_one_come_one_by_one(void **state)
+{
+    enum { MANY = 8 };
+    Latentd__Envelope m = question(LATENTD__METHOD__METHOD_SUBMIT);
+    Latentd__SubmitRequest q = plain("", 1);
+    int status = -1, at_once = 0;
+    size_t n = 1000000;
+
+    (void)state;
+    q.text = (ProtobufCBinaryData){ n, malloc(n) };
+    assert_non_null(q.text.data);
+    memset(q.text.data, 'a', n);
+    m.body_case = LATENTD__ENVELOPE__BODY_SUBMIT;
+    m.submit = &q;
+    pid_t child = fork();
+    if (child == 0) {
+        int fd = sp_connect(address), answers = 0;
+        char ids[MANY][8];
+        uint32_t id;
+        for (uint32_t i = 0; i < MANY; i++) {
+            snprintf(ids[i], sizeof ids[i], "one%u", i);
+            q.id = ids[i];
+            sp_ask(fd, 0, i, &m);
+        }
+        while (answers < MANY && sp_answer(fd, 0, 10000, &id))
+            answers++;
+        _exit(answers != MANY);
+    }
+    while (waitpid(child, &status, WNOHANG) == 0) {
+        int open = (int)server->counts.open_questions;
+        at_once = open > at_once ? open : at_once;
+    }
+    assert_int_equal(status, 0);
+    assert_int_equal(at_once, 1);
+    free(q.text.data);
+}
+
 /* Asks for much and takes nothing: it is closed, and nobody else notices. */
 static void who_never_reads_is_closed(void **state)
 {
@@ -431,6 +469,7 @@ int main(void)
         cmocka_unit_test(tcp_may_wait),
         cmocka_unit_test(many_wait_at_once),
         cmocka_unit_test(one_connection_asks_much),
+        cmocka_unit_test(long_questions_of_one_come_one_by_one),
         cmocka_unit_test(who_never_reads_is_closed),
         cmocka_unit_test(ten_thousand_connections),
         cmocka_unit_test(answers_come_fast),
