@@ -39,7 +39,7 @@ struct driver {
     int faulted; /* rank 0 has said why it leaves */
     int64_t step_id;
     struct str out;
-    struct journal_entry *entry; /* what the running turn records */
+    struct journal_entry *entry; /* what is recorded next */
     struct request **found;      /* [n_found] of cap_found */
     int n_found, cap_found;
 
@@ -162,7 +162,8 @@ static int64_t until_deadline(int64_t next_ms, int64_t most)
     return left < 0 ? 0 : left < most ? left : most;
 }
 
-/* Ends those that are cancelled or late.  *next_ms: when the next deadline is, 0: none. */
+/* Ends those that are cancelled or late, in the entry that is not pushed yet.  *next_ms: when the
+ * next deadline is, 0: none. */
 static enum err_code end_wanted(struct driver *d, int64_t *next_ms, struct err *e)
 {
     d->n_found = 0;
@@ -173,7 +174,6 @@ static enum err_code end_wanted(struct driver *d, int64_t *next_ms, struct err *
             scheduler_remove(d->scheduler, r->number);
         TRY(end_request(d, r, r->cancel_wanted ? REASON_CANCELLED : REASON_DEADLINE, NULL, e));
     }
-    push_entry(d);
     return ERR_OK;
 }
 
@@ -268,18 +268,29 @@ static void show_paused(struct driver *d, const struct scheduler_output *out)
     }
 }
 
+/* Where steps take longer than HANG_MS allows for: how long one is waited for. */
+static int64_t slow_step_ms(const struct driver *d)
+{
+    return (int64_t)(0.001 * HANG_STEPS * status_median_step_us(d->opt.status));
+}
+
 /* The next frame of the ranks, or what is wrong with them: ERR_CANCELLED when the end has come.
  * Whoever cancels, or is late, is served meanwhile: loading and long steps take their time. */
 static enum err_code await_frame(struct driver *d, struct link_frame *f, int64_t patience_ms,
                                  struct err *e)
 {
-    int64_t until = clock_monotonic_ms() + patience_ms, next_ms;
+    int64_t begin = clock_monotonic_ms(), next_ms;
 
     for (;;) {
         if (is_stopping(d))
             return ERR_CANCELLED;
         TRY(end_wanted(d, &next_ms, e));
-        int64_t left = until - clock_monotonic_ms();
+        push_entry(d);
+        int64_t left = begin + patience_ms - clock_monotonic_ms();
+        if (left <= 0 && slow_step_ms(d) > patience_ms) {
+            patience_ms = slow_step_ms(d);
+            continue;
+        }
         if (left <= 0)
             return err_set(e, ERR_PEER, "ranks: nothing heard for %" PRId64 " s",
                            patience_ms / 1000);
@@ -322,18 +333,18 @@ static enum err_code take_plan(struct driver *d, struct link_frame *f, struct er
     return ERR_OK;
 }
 
-/* Runs a step and gives its result. */
+/* Runs a step and gives its result.  What the step before it made is recorded while the ranks
+ * compute: between two steps they wait for nothing but their next tokens. */
 static enum err_code run_step(struct driver *d, const struct step *step, struct link_result *r,
                               struct err *e)
 {
     struct link_frame f = { 0 };
     double begin = clock_seconds();
-    int64_t patience = (int64_t)(0.001 * HANG_STEPS * status_median_step_us(d->opt.status));
 
     str_clear(&d->out);
     TRY(step_encode(step, &d->out, e));
     TRY(link_send(d->fd, LINK_STEP, d->out.data, d->out.len, e));
-    TRY(await_frame(d, &f, patience > HANG_MS ? patience : HANG_MS, e));
+    TRY(await_frame(d, &f, HANG_MS, e));
     if (f.kind == LINK_RANKS) {
         TRY(take_ranks(d, &f, e));
         TRY(await_frame(d, &f, HANG_MS, e));
@@ -362,23 +373,20 @@ static enum err_code turn(struct driver *d, int *idle, struct err *e)
 
     TRY(scheduler_plan(d->scheduler, ++d->step_id, clock_monotonic_ms(), &out, e));
     TRY(take_ends(d, &out, e));
-    push_entry(d);
     *idle = out.step == NULL;
-    show_counts(d);
     TRY(send_begins(d, &out, e));
     show_paused(d, &out);
-    if (!out.step)
+    show_counts(d);
+    if (!out.step) {
+        push_entry(d);
         return ERR_OK;
+    }
     TRY(run_step(d, out.step, &r, e));
     enum err_code rc = scheduler_result(d->scheduler, &r, &out, e);
     link_result_free(&r);
     if (rc == ERR_OK)
         rc = take_tokens(d, &out, e);
-    if (rc == ERR_OK)
-        rc = take_ends(d, &out, e);
-    push_entry(d);
-    show_counts(d);
-    return rc;
+    return rc == ERR_OK ? take_ends(d, &out, e) : rc;
 }
 
 static enum err_code probe(struct driver *d, struct err *e)
@@ -527,6 +535,7 @@ static void *run(void *arg)
         }
         if (end_wanted(d, &next_ms, &e) != ERR_OK)
             log_warn("%s", e.msg);
+        push_entry(d);
         (void)wait_for(d, -1, IDLE_MS);
     }
     return NULL;
