@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* daemon/server.h - where clients knock: the listening side of the protocol.
  *
- * The wire is the SP request/reply protocol of nanomsg and NNG (server_wire.h).  Neither library
+ * The wire is the SP request/reply protocol of nanomsg and NNG (proto/sp.h).  Neither library
  * listens: nanomsg 1.1.5 aborts on a frame type it does not know, and an ipc:// listener of NNG
  * 1.5.2 is deaf for ever after the first connection that closes before its greeting.  So one
  * thread and epoll do, for thousands of questions that wait; two more compute what takes long,

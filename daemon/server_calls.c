@@ -192,7 +192,7 @@ void *call_run_long(void *arg)
 }
 
 /* 0: too many wait. */
-static int hand_over(struct call *c, const struct wire_frame *f)
+static int hand_over(struct call *c, const struct sp_frame *f)
 {
     struct server *s = c->server;
 
@@ -216,7 +216,7 @@ static int hand_over(struct call *c, const struct wire_frame *f)
 }
 
 /* What streams need is answered by the loop itself, so that nothing long stands before it. */
-static int is_short(const struct wire_frame *f)
+static int is_short(const struct sp_frame *f)
 {
     uint64_t method = 0;
 
@@ -228,7 +228,7 @@ static int is_short(const struct wire_frame *f)
 
 /* ---- The interface ------------------------------------------------------ */
 
-int call_open(struct conn *conn, const struct wire_frame *f, double now_s)
+int call_open(struct conn *conn, const struct sp_frame *f, double now_s)
 {
     int now = is_short(f);
 

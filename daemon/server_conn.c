@@ -82,8 +82,8 @@ static void flush(struct conn *c, double now_s)
 
 void conn_send(struct conn *c, const struct call *call)
 {
-    uint8_t head[WIRE_HEAD_MAX];
-    size_t n_head = wire_write_head(head, c->tcp, call->n_id, call->c.n_answer);
+    uint8_t head[SP_HEAD_MAX];
+    size_t n_head = sp_write_head(head, c->tcp, call->n_id, call->c.n_answer);
     size_t n = n_head + call->n_id + call->c.n_answer;
     struct out *o = malloc(sizeof *o + n);
 
@@ -143,19 +143,19 @@ static void drop_room(struct conn *c)
 /* Questions as long as they are whole and may be asked.  -1: the connection is broken. */
 static int take_frames(struct conn *c, double now_s)
 {
-    struct wire_frame f;
+    struct sp_frame f;
     size_t at = 0;
     int64_t n = 0;
     int rc = 0;
 
-    if (!c->greeted && c->n_in >= WIRE_GREETING) {
-        if (!wire_is_asker(c->in))
+    if (!c->greeted && c->n_in >= SP_GREETING) {
+        if (memcmp(c->in, sp_asker, SP_GREETING) != 0)
             return -1;
         c->greeted = 1;
-        at = WIRE_GREETING;
+        at = SP_GREETING;
     }
     while (c->greeted && !c->closed && may_read(c) &&
-           (n = wire_read(&f, c->tcp, c->in + at, c->n_in - at, PROTO_QUESTION_MAX)) > 0) {
+           (n = sp_read(&f, c->tcp, c->in + at, c->n_in - at, PROTO_QUESTION_MAX)) > 0) {
         rc = call_open(c, &f, now_s);
         if (rc < 0)
             return -1;
@@ -204,7 +204,7 @@ struct conn *conn_open(struct server *s, int fd, int tcp, double now_s)
     struct conn *c = calloc(1, sizeof *c);
     struct epoll_event ev = { .events = EPOLLIN | EPOLLRDHUP, .data.ptr = c };
 
-    if (!c || send(fd, wire_hello, WIRE_GREETING, MSG_NOSIGNAL | MSG_DONTWAIT) != WIRE_GREETING ||
+    if (!c || send(fd, sp_answerer, SP_GREETING, MSG_NOSIGNAL | MSG_DONTWAIT) != SP_GREETING ||
         epoll_ctl(s->epoll, EPOLL_CTL_ADD, fd, &ev)) {
         close(fd);
         free(c);

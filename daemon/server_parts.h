@@ -16,7 +16,7 @@
 
 #include "daemon/server_call.h"
 #include "daemon/server_listen.h"
-#include "daemon/server_wire.h"
+#include "proto/sp.h"
 
 enum {
     LISTENERS = 8,
@@ -44,7 +44,7 @@ struct call {
     struct server *server;
     struct conn *conn; /* NULL: gone, nobody wants the answer */
     struct server_call c;
-    uint8_t id[WIRE_ID_MAX];
+    uint8_t id[SP_ID_MAX];
     size_t n_id;
     double asked_s;
     int parked;
@@ -144,7 +144,7 @@ void conn_sweep(struct server *s, double now_s);
 
 /* A question has come.  -1: no memory.  1: not now, one that takes long is open: a connection has
  * no more than one, so that who asks much at once does not stand before everybody else. */
-int call_open(struct conn *conn, const struct wire_frame *f, double now_s);
+int call_open(struct conn *conn, const struct sp_frame *f, double now_s);
 
 /* Takes up all calls that were woken or computed. */
 void call_take_ready(struct server *s, double now_s);

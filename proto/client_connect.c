@@ -1,29 +1,18 @@
 /* SPDX-License-Identifier: MIT */
-/* proto/client_connect.c - liblatent's connection: nanomsg, one question at a time.
- *
- * nanomsg's REQ socket connects again by itself, sends the open question again at once when it
- * has, and after resend_ms without an answer; it drops answers to older questions.  So a question
- * is sent once here and then only waited for.  A socket whose question was given up is not used
- * again: nanomsg 1.1.5 often aborts ("Assertion failed: nn_getl") when the next one is answered.
+/* proto/client_connect.c - liblatent's connections, and a question with its answer.
  *
  * Reading order: errors; opening; asking.
  */
-#include <errno.h>
-#include <nanomsg/nn.h>
-#include <nanomsg/reqrep.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "base/utf8.h"
 #include "proto/client_parts.h"
 
-enum { STEP_MS = 100, CONNECT_STEP_MS = 5, ANSWER_MAX = 1 << 20 };
+enum { STEP_MS = 100, ANSWER_MAX = 1 << 20 };
 
 /* ---- Errors ------------------------------------------------------------- */
 
@@ -86,79 +75,25 @@ static int64_t now_ms(void)
 
 /* ---- Opening ------------------------------------------------------------ */
 
-static int is_connected(const struct latent *c)
+/* The waiting function, if there is one, says that nobody waits any longer. */
+static int is_over(const struct latent *c)
 {
-    return nn_get_statistic(c->socket, NN_STAT_CURRENT_CONNECTIONS) > 0;
-}
-
-/* nanomsg tries for ever and says nothing; the system knows why. */
-static enum latent_code unreachable(const struct latent *c, struct latent_error *e)
-{
-    struct sockaddr_un sun = { .sun_family = AF_UNIX };
-    const char *path = c->endpoint + strlen("ipc://"), *what;
-
-    if (strncmp(c->endpoint, "ipc://", 6) != 0 || strlen(path) >= sizeof sun.sun_path)
-        return client_fail(e, LATENT_UNREACHABLE,
-                           "%s: nobody answers there; is latentd running, with this --listen",
-                           c->endpoint);
-    memcpy(sun.sun_path, path, strlen(path) + 1);
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    int why = fd < 0 || connect(fd, (struct sockaddr *)&sun, sizeof sun) ? errno : 0;
-    if (fd >= 0)
-        close(fd);
-    what = why == ENOENT         ? "there is no such socket; start latentd, or give its --listen"
-           : why == ECONNREFUSED ? "nobody listens there any more; start latentd"
-           : why == EACCES       ? "permission denied; become a member of the socket's group"
-           : why == 0            ? "whoever listens there does not greet like latentd"
-                                 : strerror(why);
-    return client_fail(e, LATENT_UNREACHABLE, "%s: %s", c->endpoint, what);
+    return c->waiting && c->waiting(c->arg, client_wire_connected(c->wire));
 }
 
 static enum latent_code wait_connected(const struct latent *c, struct latent_error *e)
 {
-    const struct timespec step = { .tv_nsec = CONNECT_STEP_MS * 1000000L };
-    int64_t begin = now_ms(), waited = 0;
+    int64_t begin = now_ms(), left = c->connect_ms;
 
-    for (int i = 0; !is_connected(c); i++) {
-        waited = now_ms() - begin;
-        if (waited >= c->connect_ms)
-            return unreachable(c, e);
-        if (c->waiting && i % (STEP_MS / CONNECT_STEP_MS) == 0 && i && c->waiting(c->arg, 0))
+    while (!client_wire_connect(c->wire, left < STEP_MS ? (int)left : STEP_MS)) {
+        left = begin + c->connect_ms - now_ms();
+        if (left <= 0)
+            return client_fail(e, LATENT_UNREACHABLE, "%s: %s", c->endpoint,
+                               client_wire_why(c->wire));
+        if (is_over(c))
             return client_fail(e, LATENT_STOPPED, "%s: no longer waited for", c->endpoint);
-        nanosleep(&step, NULL);
     }
     return LATENT_OK;
-}
-
-static int set_int(int socket, int level, int option, int value)
-{
-    return nn_setsockopt(socket, level, option, &value, sizeof value);
-}
-
-static enum latent_code open_socket(struct latent *c, struct latent_error *e)
-{
-    if (strncmp(c->endpoint, "ipc://", 6) != 0 && strncmp(c->endpoint, "tcp://", 6) != 0)
-        return client_fail(e, LATENT_USAGE,
-                           "%.80s: no endpoint; give ipc://PATH or tcp://HOST:PORT", c->endpoint);
-    c->socket = nn_socket(AF_SP, NN_REQ);
-    if (c->socket < 0)
-        return client_fail(e, LATENT_INTERNAL, "no socket: %s", nn_strerror(nn_errno()));
-    if (set_int(c->socket, NN_SOL_SOCKET, NN_RCVMAXSIZE, ANSWER_MAX) ||
-        set_int(c->socket, NN_SOL_SOCKET, NN_RCVTIMEO, STEP_MS) ||
-        set_int(c->socket, NN_SOL_SOCKET, NN_LINGER, 0) ||
-        set_int(c->socket, NN_REQ, NN_REQ_RESEND_IVL, (int)c->resend_ms))
-        return client_fail(e, LATENT_INTERNAL, "socket options: %s", nn_strerror(nn_errno()));
-    if (nn_connect(c->socket, c->endpoint) < 0)
-        return client_fail(e, LATENT_USAGE, "%.80s: no endpoint: %s", c->endpoint,
-                           nn_strerror(nn_errno()));
-    return wait_connected(c, e);
-}
-
-static void drop_socket(struct latent *c)
-{
-    if (c->socket >= 0)
-        nn_close(c->socket);
-    c->socket = -1;
 }
 
 enum latent_code latent_connect(struct latent **out, const struct latent_options *options,
@@ -171,7 +106,6 @@ enum latent_code latent_connect(struct latent **out, const struct latent_options
 
     if (!c)
         return client_fail(e, LATENT_NO_MEMORY, "connection: no memory");
-    c->socket = -1;
     c->endpoint = strdup(o->endpoint ? o->endpoint : LATENT_DEFAULT_ENDPOINT);
     c->token = o->token ? strdup(o->token) : NULL;
     c->agent = o->agent ? strdup(o->agent) : NULL;
@@ -183,7 +117,9 @@ enum latent_code latent_connect(struct latent **out, const struct latent_options
     if (!c->endpoint || (o->token && !c->token) || (o->agent && !c->agent))
         rc = client_fail(e, LATENT_NO_MEMORY, "connection: no memory");
     else
-        rc = open_socket(c, e);
+        rc = client_wire_open(&c->wire, c->endpoint, e);
+    if (rc == LATENT_OK)
+        rc = wait_connected(c, e);
     if (rc != LATENT_OK)
         latent_close(&c);
     else
@@ -198,7 +134,7 @@ void latent_close(struct latent **connection)
     *connection = NULL;
     if (!c)
         return;
-    drop_socket(c);
+    client_wire_close(&c->wire);
     envelope_free(&c->answer);
     free(c->infos);
     free(c->ranks);
@@ -230,35 +166,31 @@ static enum latent_code send_question(struct latent *c, const Latentd__Envelope 
 
     if (rc != ERR_OK)
         return client_fail(e, rc == ERR_NOMEM ? LATENT_NO_MEMORY : LATENT_USAGE, "%s", inner.msg);
-    int sent = nn_send(c->socket, bytes, n, 0);
+    int failed = client_wire_ask(c->wire, bytes, n);
     free(bytes);
-    if (sent < 0)
-        return client_fail(e, LATENT_INTERNAL, "%s: cannot send: %s", c->endpoint,
-                           nn_strerror(nn_errno()));
-    return LATENT_OK;
+    return failed ? client_fail(e, LATENT_NO_MEMORY, "question: no memory") : LATENT_OK;
 }
 
-/* The bytes of the answer, nanomsg's memory: nn_freemsg. */
-static enum latent_code receive(struct latent *c, void **bytes, size_t *n, struct latent_error *e)
+static enum latent_code receive(const struct latent *c, const uint8_t **bytes, size_t *n,
+                                struct latent_error *e)
 {
-    int64_t begin = now_ms();
+    int64_t begin = now_ms(), left = STEP_MS;
+    int got;
 
-    for (;;) {
-        int got = nn_recv(c->socket, bytes, NN_MSG, 0);
-        if (got >= 0) {
-            *n = (size_t)got;
-            return LATENT_OK;
-        }
-        if (nn_errno() != ETIMEDOUT && nn_errno() != EAGAIN && nn_errno() != EINTR)
-            return client_fail(e, LATENT_INTERNAL, "%s: cannot receive: %s", c->endpoint,
-                               nn_strerror(nn_errno()));
-        if (c->waiting && c->waiting(c->arg, is_connected(c)))
+    while ((got = client_wire_await(c->wire, left < STEP_MS ? (int)left : STEP_MS, c->resend_ms,
+                                    bytes, n)) == 0) {
+        if (is_over(c))
             return client_fail(e, LATENT_STOPPED, "%s: no longer waited for", c->endpoint);
-        if (c->answer_ms && now_ms() - begin >= c->answer_ms)
-            return client_fail(e, LATENT_TIMEOUT, "%s: no answer within %u ms; %s", c->endpoint,
-                               c->answer_ms,
-                               is_connected(c) ? "the daemon is there" : "the daemon is gone");
+        if (c->answer_ms)
+            left = begin + c->answer_ms - now_ms();
+        if (left <= 0)
+            return client_fail(
+                e, LATENT_TIMEOUT, "%s: no answer within %u ms; %s", c->endpoint, c->answer_ms,
+                client_wire_connected(c->wire) ? "the daemon is there" : "the daemon is gone");
     }
+    return got > 0 ? LATENT_OK
+                   : client_fail(e, LATENT_PROTOCOL, "%s: an answer that is none, or too long",
+                                 c->endpoint);
 }
 
 /* The numbers of latent.h are those of the protocol; one of a later daemon is not known here. */
@@ -277,21 +209,19 @@ enum latent_code client_ask(struct latent *c, const Latentd__Envelope *q,
                             Latentd__Envelope__BodyCase want, struct latent_error *e)
 {
     struct err inner = { 0 };
-    void *bytes = NULL;
-    size_t n = 0;
-    enum latent_code rc = c->socket < 0 ? open_socket(c, e) : LATENT_OK;
+    const uint8_t *bytes;
+    size_t n;
+    enum latent_code rc = send_question(c, q, e);
 
-    if (rc == LATENT_OK)
-        rc = send_question(c, q, e);
-    if (rc == LATENT_OK)
-        rc = receive(c, &bytes, &n, e);
-    if (rc != LATENT_OK && rc != LATENT_USAGE)
-        drop_socket(c);
     if (rc != LATENT_OK)
         return rc;
+    rc = receive(c, &bytes, &n, e);
+    if (rc != LATENT_OK) {
+        client_wire_drop(c->wire);
+        return rc;
+    }
     envelope_free(&c->answer);
     enum err_code read = envelope_decode(&c->answer, bytes, n, ANSWER_MAX, NULL, &inner);
-    nn_freemsg(bytes);
     if (read == ERR_UNSUPPORTED)
         return client_fail(e, LATENT_BAD_VERSION, "%s: %s", c->endpoint, inner.msg);
     if (read != ERR_OK)

@@ -3,11 +3,12 @@
 #ifndef PROTO_CLIENT_PARTS_H
 #define PROTO_CLIENT_PARTS_H
 
+#include "proto/client_wire.h"
 #include "proto/envelope.h"
 #include "proto/latent.h"
 
 struct latent {
-    int socket; /* nanomsg's; -1: none, or one that must not be used again */
+    struct client_wire *wire;
     char *endpoint, *token, *agent;
     unsigned connect_ms, answer_ms, resend_ms;
     int (*waiting)(void *arg, int connected);

@@ -14,7 +14,7 @@
 #include "base/log.h"
 #include "daemon/book.h"
 #include "daemon/server_call.h"
-#include "daemon/server_wire.h"
+#include "proto/sp.h"
 #include "model/gguf.h"
 #include "tests/support/fake_book.h"
 
@@ -44,10 +44,10 @@ static void check_answer(const struct server_call *c)
 
 static void check_wire(const uint8_t *data, size_t size)
 {
-    struct wire_frame f;
+    struct sp_frame f;
 
     for (int tcp = 0; tcp < 2; tcp++) {
-        int64_t n = wire_read(&f, tcp, data, size, PROTO_QUESTION_MAX);
+        int64_t n = sp_read(&f, tcp, data, size, PROTO_QUESTION_MAX);
         if (n > (int64_t)size || (n > 0 && f.body + f.n_body != data + n))
             abort();
     }

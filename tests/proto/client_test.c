@@ -22,7 +22,7 @@
 #include "base/log.h"
 #include "base/str.h"
 #include "daemon/server.h"
-#include "daemon/server_wire.h"
+#include "proto/sp.h"
 #include "model/gguf.h"
 #include "model/tokenizer.h"
 #include "proto/envelope.h"
@@ -402,7 +402,7 @@ static size_t bad_answer(uint8_t *to, size_t max, uint64_t cursor)
     return latentd__envelope__pack(&a, to);
 }
 
-static void bad_reply(int fd, const struct wire_frame *f)
+static void bad_reply(int fd, const struct sp_frame *f)
 {
     uint8_t body[256], frame[300];
     uint64_t cursor = bad.how == JUMP ? 5 : 1;
@@ -412,7 +412,7 @@ static void bad_reply(int fd, const struct wire_frame *f)
         memset(body, 0xff, sizeof body);
         n = 40;
     }
-    size_t head = wire_write_head(frame, 0, f->n_id, n);
+    size_t head = sp_write_head(frame, 0, f->n_id, n);
     memcpy(frame + head, f->id, f->n_id);
     memcpy(frame + head + f->n_id, body, n);
     for (int i = 0; i <= (bad.how == SEND_TWICE); i++)
@@ -425,18 +425,18 @@ static void bad_connection(int fd)
     size_t n = 0;
     struct pollfd p = { .fd = fd, .events = POLLIN };
 
-    (void)!send(fd, wire_hello, WIRE_GREETING, MSG_NOSIGNAL);
-    if (recv(fd, in, WIRE_GREETING, MSG_WAITALL) != WIRE_GREETING)
+    (void)!send(fd, sp_answerer, SP_GREETING, MSG_NOSIGNAL);
+    if (recv(fd, in, SP_GREETING, MSG_WAITALL) != SP_GREETING)
         return;
     while (!bad.stop) {
-        struct wire_frame f;
+        struct sp_frame f;
         if (poll(&p, 1, 20) != 1)
             continue;
         ssize_t got = recv(fd, in + n, sizeof in - n, 0);
         if (got <= 0)
             return;
         n += (size_t)got;
-        int64_t used = wire_read(&f, 0, in, n, sizeof in);
+        int64_t used = sp_read(&f, 0, in, n, sizeof in);
         if (used <= 0)
             continue;
         bad.n_questions++;
