@@ -38,6 +38,8 @@ struct driver {
     int fd;      /* of the link, -1: none; the thread's own, changed under the lock */
     int faulted; /* rank 0 has said why it leaves */
     int64_t step_id;
+    int n_sent;     /* steps whose results are to come: at most 2 */
+    double round_s; /* when the last result came, or the ranks got work again */
     struct str out;
     struct journal_entry *entry; /* what is recorded next */
     struct request **found;      /* [n_found] of cap_found */
@@ -333,17 +335,21 @@ static enum err_code take_plan(struct driver *d, struct link_frame *f, struct er
     return ERR_OK;
 }
 
-/* Runs a step and gives its result.  What the step before it made is recorded while the ranks
- * compute: between two steps they wait for nothing but their next tokens. */
-static enum err_code run_step(struct driver *d, const struct step *step, struct link_result *r,
-                              struct err *e)
+static enum err_code send_step(struct driver *d, const struct step *step, struct err *e)
 {
-    struct link_frame f = { 0 };
-    double begin = clock_seconds();
-
+    if (d->n_sent == 0)
+        d->round_s = clock_seconds();
+    d->n_sent++;
     str_clear(&d->out);
     TRY(step_encode(step, &d->out, e));
-    TRY(link_send(d->fd, LINK_STEP, d->out.data, d->out.len, e));
+    return link_send(d->fd, LINK_STEP, d->out.data, d->out.len, e);
+}
+
+/* The result of the first step that was sent and not answered. */
+static enum err_code await_result(struct driver *d, struct link_result *r, struct err *e)
+{
+    struct link_frame f = { 0 };
+
     TRY(await_frame(d, &f, HANG_MS, e));
     if (f.kind == LINK_RANKS) {
         TRY(take_ranks(d, &f, e));
@@ -351,10 +357,17 @@ static enum err_code run_step(struct driver *d, const struct step *step, struct 
     }
     enum err_code rc = link_get_result(r, &f, &d->ready.limits, e);
     free(f.payload);
-    if (rc == ERR_OK)
-        status_note_step(d->opt.status, step->batch.n, 1e6 * (clock_seconds() - begin), r->step_us,
-                         r->sum_us);
+    d->n_sent--;
     return rc;
+}
+
+/* A round is from one result to the next, or from where the ranks had nothing to do. */
+static void note_step(struct driver *d, const struct link_result *r)
+{
+    double now = clock_seconds();
+
+    status_note_step(d->opt.status, 1, 1e6 * (now - d->round_s), r->step_us, r->sum_us);
+    d->round_s = now;
 }
 
 static void show_counts(struct driver *d)
@@ -365,23 +378,47 @@ static void show_counts(struct driver *d)
     status_note_counts(d->opt.status, &c);
 }
 
-/* One turn: a step if there is something to compute.  *idle: there was not. */
+/* Decides on a step, with everything that may change between two. */
+static enum err_code plan_step(struct driver *d, struct err *e)
+{
+    struct scheduler_output out;
+
+    TRY(scheduler_plan(d->scheduler, ++d->step_id, &out, e));
+    TRY(take_ends(d, &out, e));
+    TRY(send_begins(d, &out, e));
+    show_paused(d, &out);
+    return out.step ? send_step(d, out.step, e) : ERR_OK;
+}
+
+/* Where there is nothing to decide, the ranks have their next step before they need it. */
+static enum err_code plan_ahead(struct driver *d, struct err *e)
+{
+    struct scheduler_output out;
+
+    TRY(scheduler_ahead(d->scheduler, d->step_id + 1, &out, e));
+    if (!out.step)
+        return ERR_OK;
+    d->step_id++;
+    return send_step(d, out.step, e);
+}
+
+/* One turn: a step if there is something to compute.  *idle: there was not.  What the step before
+ * made is recorded while the ranks compute. */
 static enum err_code turn(struct driver *d, int *idle, struct err *e)
 {
     struct scheduler_output out;
     struct link_result r = { 0 };
 
-    TRY(scheduler_plan(d->scheduler, ++d->step_id, clock_monotonic_ms(), &out, e));
-    TRY(take_ends(d, &out, e));
-    *idle = out.step == NULL;
-    TRY(send_begins(d, &out, e));
-    show_paused(d, &out);
+    if (d->n_sent == 0)
+        TRY(plan_step(d, e));
+    TRY(plan_ahead(d, e));
     show_counts(d);
-    if (!out.step) {
-        push_entry(d);
+    push_entry(d);
+    *idle = d->n_sent == 0;
+    if (*idle)
         return ERR_OK;
-    }
-    TRY(run_step(d, out.step, &r, e));
+    TRY(await_result(d, &r, e));
+    note_step(d, &r);
     enum err_code rc = scheduler_result(d->scheduler, &r, &out, e);
     link_result_free(&r);
     if (rc == ERR_OK)
@@ -393,10 +430,12 @@ static enum err_code probe(struct driver *d, struct err *e)
 {
     struct step s = { .id = ++d->step_id };
     struct link_result r = { 0 };
-    enum err_code rc = run_step(d, &s, &r, e);
 
+    TRY(send_step(d, &s, e));
+    TRY(await_result(d, &r, e));
+    status_note_step(d->opt.status, 0, 0, r.step_us, r.sum_us);
     link_result_free(&r);
-    return rc;
+    return ERR_OK;
 }
 
 /* ---- A life of the ranks -------------------------------------------------- */
@@ -466,6 +505,7 @@ static enum err_code serve(struct driver *d, struct err *e)
     int64_t probed_ms = 0, next_ms;
     int idle;
 
+    d->n_sent = 0;
     (void)setsockopt(d->fd, SOL_SOCKET, SO_SNDTIMEO, &stall, sizeof stall);
     (void)setsockopt(d->fd, SOL_SOCKET, SO_RCVTIMEO, &stall, sizeof stall);
 

@@ -58,7 +58,7 @@ static void release_pages(struct scheduler *s, struct entry *x)
     while (x->n_pages > 0)
         pages_drop(s->pages, x->pages[--x->n_pages]);
     x->n_entered = x->n_mapped = 0;
-    x->n_computed = x->n_planned = 0;
+    x->n_computed = x->n_planned = x->n_ahead = 0;
 }
 
 void scheduler_preempt(struct scheduler *s, struct entry *x)
@@ -224,7 +224,6 @@ enum err_code scheduler_add(struct scheduler *s, const struct scheduler_request 
     *x = (struct entry){ .number = r->number,
                          .order = s->next_order++,
                          .priority = r->priority,
-                         .deadline_ms = r->deadline_ms,
                          .n_tokens = r->n_tokens,
                          .cap_tokens = r->n_tokens + 16,
                          .n_prompt = r->n_prompt,
@@ -297,7 +296,8 @@ static enum err_code take_sample(struct scheduler *s, const struct link_sample *
 {
     struct entry *x = s->by_seq[l->seq];
 
-    if (!x || x->n_planned == 0 || l->pos != x->n_computed + x->n_planned || l->pos != x->n_tokens)
+    if (!x || x->n_planned == 0 || (!x->leaving && l->pos != x->n_tokens) ||
+        l->pos != x->n_computed + x->n_planned)
         return err_set(e, ERR_FORMAT,
                        "ranks: a token for position %lld of sequence %d, which was not asked for",
                        (long long)l->pos, l->seq);
@@ -306,28 +306,38 @@ static enum err_code take_sample(struct scheduler *s, const struct link_sample *
     return x->bad_pos >= 0 || x->leaving ? ERR_OK : push_token(s, x, l->token, e);
 }
 
+/* What the step meant for one that was in it. */
+static enum err_code take_step(struct scheduler *s, struct entry *x, struct err *e)
+{
+    settle(s, x);
+    if (x->bad_pos >= 0 && !x->leaving)
+        TRY(scheduler_push_end(s, x, REASON_NUMERIC_ERROR, e));
+    x->leaving = x->leaving || x->bad_pos >= 0;
+    x->n_planned = x->n_ahead;
+    x->n_ahead = 0;
+    if (x->leaving && x->n_planned == 0)
+        scheduler_forget(s, x);
+    return ERR_OK;
+}
+
 enum err_code scheduler_result(struct scheduler *s, const struct link_result *r,
                                struct scheduler_output *out, struct err *e)
 {
     *out = (struct scheduler_output){ 0 };
     s->n_ends = s->n_tokens = 0;
-    if (r->step != s->step.id || r->n_samples > s->opt.limits.n_sequences)
+    if (r->step != s->running || r->n_samples > s->opt.limits.n_sequences)
         return err_set(e, ERR_FORMAT, "ranks: the result of step %lld came for step %lld",
-                       (long long)r->step, (long long)s->step.id);
+                       (long long)r->step, (long long)s->running);
     for (int i = 0; i < r->n_bad; i++)
         note_bad(s, r->bad[i].seq, r->bad[i].pos, r->bad[i].bad_layer);
     for (int i = 0; i < r->n_samples; i++)
         TRY(take_sample(s, &r->samples[i], e));
     for (int i = 0; i < s->opt.limits.n_sequences; i++) {
-        struct entry *x = s->by_seq[i];
-        if (!x || x->n_planned == 0)
-            continue;
-        settle(s, x);
-        if (x->bad_pos >= 0 && !x->leaving)
-            TRY(scheduler_push_end(s, x, REASON_NUMERIC_ERROR, e));
-        if (x->bad_pos >= 0 || x->leaving)
-            scheduler_forget(s, x);
+        if (s->by_seq[i] && s->by_seq[i]->n_planned > 0)
+            TRY(take_step(s, s->by_seq[i], e));
     }
+    s->running = s->ahead;
+    s->ahead = 0;
     out->tokens = s->tokens;
     out->n_tokens = s->n_tokens;
     out->ends = s->ends;
@@ -336,16 +346,6 @@ enum err_code scheduler_result(struct scheduler *s, const struct link_result *r,
 }
 
 /* ---- Looking -------------------------------------------------------------- */
-
-int64_t scheduler_deadline(const struct scheduler *s)
-{
-    int64_t first = 0;
-
-    for (int i = 0; i < s->n; i++)
-        if (s->v[i]->deadline_ms && (!first || s->v[i]->deadline_ms < first))
-            first = s->v[i]->deadline_ms;
-    return first;
-}
 
 void scheduler_count(const struct scheduler *s, struct scheduler_counts *out)
 {

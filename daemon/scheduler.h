@@ -14,7 +14,8 @@
  *    alone.
  *
  * Pure: no clock, no socket, no thread.  Steps are made one after the other: scheduler_plan, then
- * scheduler_result for it, before the next.
+ * scheduler_result for it.  Where a step decides nothing but the next token of everyone who runs,
+ * scheduler_ahead gives it while the one before it still runs, so that ranks need not wait.
  */
 #ifndef DAEMON_SCHEDULER_H
 #define DAEMON_SCHEDULER_H
@@ -35,7 +36,6 @@ struct scheduler_request {
     int64_t number; /* what the caller calls it */
     const char *client;
     int priority;
-    int64_t deadline_ms;   /* on the caller's clock; 0: none */
     const int32_t *tokens; /* [n_tokens], the prompt and what was produced before */
     int64_t n_tokens, n_prompt, max_tokens; /* max: of produced ones; -1: what the context holds */
 };
@@ -88,21 +88,25 @@ void scheduler_free(struct scheduler **s);
 /* Errors: ERR_NOMEM. */
 enum err_code scheduler_add(struct scheduler *s, const struct scheduler_request *r, struct err *e);
 
-/* Takes a request out, with the result of the step if it is in one that runs; what it computed may
+/* Takes a request out, with the result of the last step that it is in; what it computed may
  * be reused.  Unknown numbers are ignored. */
 void scheduler_remove(struct scheduler *s, int64_t number);
 
-/* Ends what is late and builds the next step.  id: of the step.  Errors: ERR_NOMEM. */
-enum err_code scheduler_plan(struct scheduler *s, int64_t id, int64_t now_ms,
-                             struct scheduler_output *out, struct err *e);
+/* Ends what no context holds and builds the next step, when no step runs.  id: of the step, not 0.
+ * Errors: ERR_NOMEM. */
+enum err_code scheduler_plan(struct scheduler *s, int64_t id, struct scheduler_output *out,
+                             struct err *e);
 
-/* Takes what the step produced: its new tokens, and ends that failed.
+/* The step after the running one, for which its tokens need not be known (batch_token.sampled).
+ * out->step is NULL if there is none, because something else is to be decided or one is ahead
+ * already.  Errors: ERR_NOMEM. */
+enum err_code scheduler_ahead(struct scheduler *s, int64_t id, struct scheduler_output *out,
+                              struct err *e);
+
+/* Takes what the first of these steps produced: its new tokens, and ends that failed.
  * Errors: ERR_FORMAT, a result that does not belong to the step; ERR_NOMEM. */
 enum err_code scheduler_result(struct scheduler *s, const struct link_result *r,
                                struct scheduler_output *out, struct err *e);
-
-/* When the next deadline is, 0: none. */
-int64_t scheduler_deadline(const struct scheduler *s);
 
 void scheduler_count(const struct scheduler *s, struct scheduler_counts *out);
 

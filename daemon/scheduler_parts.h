@@ -19,10 +19,10 @@ struct entry {
     int64_t number, order; /* order: of arrival */
     struct client *client;
     int priority;
-    int64_t deadline_ms;
     int32_t *tokens; /* [n_tokens] of cap_tokens */
     int64_t n_tokens, cap_tokens, n_prompt, n_max;
     int64_t n_computed, n_planned; /* positions in the cache, and those of the running step */
+    int n_ahead;                   /* and of the step after it, if that was sent too */
     int32_t *pages;                /* [n_pages] of cap_pages */
     int n_pages, cap_pages;
     int n_entered;       /* pages that stand in the tree, the first ones */
@@ -44,7 +44,8 @@ struct scheduler {
     int n, cap;
     struct entry **by_seq; /* [n_sequences], NULL: free */
     int64_t next_order;
-    struct step step;
+    struct step step;       /* the last one that was built */
+    int64_t running, ahead; /* ids of the steps whose results are to come, in this order; 0: none */
     int cap_resets, cap_maps, cap_zeros, cap_copies;
     struct scheduler_begin *begins; /* [n_sequences] */
     struct scheduler_end *ends;     /* [cap_ends] */

@@ -331,17 +331,86 @@ static enum err_code fill_batch(struct scheduler *s, struct err *e)
     return ERR_OK;
 }
 
+/* ---- Ahead of a result ---------------------------------------------------- */
+
+/* Whether x has another token after the running step, if that token does not end it. */
+static int goes_on(const struct entry *x)
+{
+    return !x->leaving && x->n_tokens + 1 < x->n_max;
+}
+
+/* Whether the running step leaves nothing to decide: everybody runs, has all its known tokens in
+ * it, and finds a page for the next one. */
+static int is_foreseen(const struct scheduler *s)
+{
+    int running = 0, pages = 0;
+
+    for (int i = 0; i < s->opt.limits.n_sequences; i++) {
+        const struct entry *x = s->by_seq[i];
+        if (!x)
+            continue;
+        running++;
+        if (!x->leaving && x->n_computed + x->n_planned < x->n_tokens)
+            return 0;
+        pages += goes_on(x) && x->n_tokens / PAGE_POSITIONS >= x->n_pages;
+    }
+    return running == s->n && pages <= pages_available(s->pages);
+}
+
+/* The token that is not known yet. */
+static enum err_code plan_sampled(struct scheduler *s, struct entry *x, struct err *e)
+{
+    struct batch *b = &s->step.batch;
+    int64_t pos = x->n_tokens;
+
+    if (pos / PAGE_POSITIONS >= x->n_pages)
+        TRY(take_page(s, x, e));
+    b->tokens[b->n++] = (struct batch_token){ .sampled = 1,
+                                              .seq = x->seq,
+                                              .pos = pos,
+                                              .form = scheduler_form(s, x, pos),
+                                              .produced = 1,
+                                              .want_logits = 1 };
+    x->n_ahead = 1;
+    x->client->served++;
+    return map_pages(s, x, e);
+}
+
 /* ---- The interface -------------------------------------------------------- */
 
-/* Ends those whose time is over, and those that no context could hold. */
-static enum err_code end_late(struct scheduler *s, int64_t now_ms, struct err *e)
+static void begin_step(struct scheduler *s, int64_t id)
+{
+    struct step *step = &s->step;
+
+    step->id = id;
+    step->n_resets = step->n_maps = step->n_zeros = step->n_copies = step->batch.n = 0;
+}
+
+enum err_code scheduler_ahead(struct scheduler *s, int64_t id, struct scheduler_output *out,
+                              struct err *e)
+{
+    *out = (struct scheduler_output){ 0 };
+    if (!s->running || s->ahead || !is_foreseen(s))
+        return ERR_OK;
+    begin_step(s, id);
+    for (int i = 0; i < s->opt.limits.n_sequences; i++)
+        if (s->by_seq[i] && goes_on(s->by_seq[i]))
+            TRY(plan_sampled(s, s->by_seq[i], e));
+    if (s->step.batch.n) {
+        s->ahead = id;
+        out->step = &s->step;
+    }
+    return ERR_OK;
+}
+
+/* Ends those that have all they may have, and those that no context could hold. */
+static enum err_code end_full(struct scheduler *s, struct err *e)
 {
     for (int i = s->n - 1; i >= 0; i--) {
         struct entry *x = s->v[i];
-        enum reason reason = x->deadline_ms && now_ms >= x->deadline_ms ? REASON_DEADLINE
-                             : x->n_prompt > s->opt.limits.n_context    ? REASON_FAILED
-                             : x->n_tokens >= x->n_max                  ? REASON_LENGTH
-                                                                        : REASON_NONE;
+        enum reason reason = x->n_prompt > s->opt.limits.n_context ? REASON_FAILED
+                             : x->n_tokens >= x->n_max             ? REASON_LENGTH
+                                                                   : REASON_NONE;
         if (reason == REASON_NONE)
             continue;
         TRY(scheduler_push_end(s, x, reason, e));
@@ -366,22 +435,22 @@ static int note_paused(struct scheduler *s)
     return n;
 }
 
-enum err_code scheduler_plan(struct scheduler *s, int64_t id, int64_t now_ms,
-                             struct scheduler_output *out, struct err *e)
+enum err_code scheduler_plan(struct scheduler *s, int64_t id, struct scheduler_output *out,
+                             struct err *e)
 {
     struct step *step = &s->step;
 
     *out = (struct scheduler_output){ 0 };
-    step->id = id;
-    step->n_resets = step->n_maps = step->n_zeros = step->n_copies = step->batch.n = 0;
+    begin_step(s, id);
     s->n_begins = s->n_ends = s->n_tokens = 0;
-    TRY(end_late(s, now_ms, e));
+    TRY(end_full(s, e));
     TRY(admit_waiting(s, e));
     TRY(fill_batch(s, e));
     /* Changes of pages that nobody needs any more are carried out too: later steps count on them.
      */
     int changes = step->n_resets + step->n_maps + step->n_zeros + step->n_copies;
     out->step = step->batch.n || changes ? step : NULL;
+    s->running = out->step ? id : 0;
     out->begins = s->begins;
     out->n_begins = s->n_begins;
     out->ends = s->ends;

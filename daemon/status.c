@@ -202,12 +202,12 @@ static void observe(struct histogram *h, double seconds)
     h->sum += seconds;
 }
 
-void status_note_step(struct status *s, int n_tokens, double round_us, double step_us,
+void status_note_step(struct status *s, int computed, double round_us, double step_us,
                       double sum_us)
 {
     pthread_mutex_lock(&s->lock);
     s->last_step_ms = clock_monotonic_ms();
-    if (n_tokens > 0) {
+    if (computed) {
         observe(&s->round, 1e-6 * round_us);
         observe(&s->step, 1e-6 * step_us);
         observe(&s->sum, 1e-6 * sum_us);

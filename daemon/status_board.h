@@ -33,8 +33,9 @@ enum err_code status_note_ranks(struct status *s, const struct link_ranks *r, st
 void status_note_ready(struct status *s, const struct link_ready *r);
 void status_note_counts(struct status *s, const struct scheduler_counts *c);
 
-/* A step or probe came back.  n_tokens of it, round trip and pure step time, time in sums. */
-void status_note_step(struct status *s, int n_tokens, double round_us, double step_us,
+/* A step came back, or, with nothing computed, a probe: round trip and pure step time, time in
+ * sums. */
+void status_note_step(struct status *s, int computed, double round_us, double step_us,
                       double sum_us);
 
 /* A request's first token, from its acceptance; a further one, from the one before. */

@@ -18,6 +18,7 @@ enum mla_form {
 
 struct batch_token {
     int32_t id;
+    int sampled; /* id: the one that rank 0 has chosen last for this sequence; it fills it in */
     int seq;
     int64_t pos;
     enum mla_form form;

@@ -26,7 +26,7 @@
 #include "rank/sampler.h"
 #include "rank/step.h"
 
-enum { LINK_VERSION = 2, LINK_MAX_FRAME = 64 << 20, LINK_MAX_RANKS = 1024 };
+enum { LINK_VERSION = 3, LINK_MAX_FRAME = 64 << 20, LINK_MAX_RANKS = 1024 };
 
 enum link_kind {
     LINK_HELLO = 1,

@@ -13,6 +13,7 @@
 struct seat {
     struct link_begin begin; /* history: of cap */
     int64_t cap;
+    int lost; /* nothing could be chosen: what the coordinator sent before it knew counts no more */
 };
 
 struct serve {
@@ -70,6 +71,24 @@ static enum err_code check_rows(const struct serve *s, const struct batch *b, st
     return ERR_OK;
 }
 
+/* Puts the tokens in that were chosen after the step was sent. */
+static enum err_code fill_sampled(struct serve *s, struct batch *b, struct err *e)
+{
+    for (int i = 0; i < b->n; i++) {
+        struct batch_token *t = &b->tokens[i];
+        const struct seat *seat = &s->seats[t->seq];
+        if (!t->sampled || seat->lost)
+            continue;
+        if (seat->begin.n_history != t->pos + 1)
+            return err_set(e, ERR_FORMAT,
+                           "link: sequence %d has %" PRId64 " tokens, and the one at position "
+                           "%" PRId64 " is to be its last",
+                           t->seq, seat->begin.n_history, t->pos);
+        t->id = seat->begin.history[t->pos];
+    }
+    return ERR_OK;
+}
+
 /* Chooses what follows one token.  A row that nothing can be chosen from counts as a bad sum of
  * the output. */
 static enum err_code choose(struct serve *s, const struct batch_token *t, const float *logits,
@@ -77,13 +96,17 @@ static enum err_code choose(struct serve *s, const struct batch_token *t, const 
 {
     struct seat *seat = &s->seats[t->seq];
     const struct link_begin *b = &seat->begin;
+    const int output_layer = s->plan->model->hp.n_layers + 1; /* what the output is called */
     struct err why;
 
     *out = (struct link_sample){
         .seq = t->seq, .pos = t->pos + 1, .token = -1, .bad_layer = t->bad_layer
     };
-    if (t->bad_layer)
+    if (t->bad_layer || seat->lost) {
+        out->bad_layer = t->bad_layer ? t->bad_layer : output_layer;
+        seat->lost = 1;
         return ERR_OK;
+    }
     if (b->n_history != t->pos + 1)
         return err_set(e, ERR_FORMAT,
                        "link: sequence %d has %" PRId64 " tokens, and one after position %" PRId64
@@ -94,7 +117,8 @@ static enum err_code choose(struct serve *s, const struct batch_token *t, const 
         return push_history(seat, out->token, e);
     log_warn("sequence %d, position %" PRId64 ": %s", t->seq, t->pos + 1, why.msg);
     out->token = -1;
-    out->bad_layer = s->plan->model->hp.n_layers + 1; /* what the output is called */
+    out->bad_layer = output_layer;
+    seat->lost = 1;
     return ERR_OK;
 }
 
@@ -135,6 +159,8 @@ static enum err_code take_step(struct serve *s, const struct link_frame *f, stru
 
     TRY(step_decode(&step, f->payload, f->n, s->limits, e));
     enum err_code rc = check_rows(s, &step.batch, e);
+    if (rc == ERR_OK)
+        rc = fill_sampled(s, &step.batch, e);
     if (rc == ERR_OK)
         rc = engine_run_step(s->engine, &step, engine_logits(s->engine), e);
     r.step = step.id;

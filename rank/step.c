@@ -11,7 +11,8 @@
 
 #include "rank/wire.h"
 
-enum { PAGE = 64, FLAG_ABSORBED = 1, FLAG_PRODUCED = 2, FLAG_WANTED = 4, FLAG_ALL = 7 };
+enum { PAGE = 64 };
+enum { FLAG_ABSORBED = 1, FLAG_PRODUCED = 2, FLAG_WANTED = 4, FLAG_SAMPLED = 8 };
 enum { RESET_BYTES = 4, MAP_BYTES = 12, ZERO_BYTES = 4, COPY_BYTES = 8, TOKEN_BYTES = 17 };
 
 /* ---- Encoding ------------------------------------------------------------- */
@@ -44,7 +45,7 @@ enum err_code step_encode(const struct step *s, struct str *out, struct err *e)
         wire_put_i64(out, t->pos);
         wire_put(out,
                  (t->form == MLA_ABSORBED ? FLAG_ABSORBED : 0) | (t->produced ? FLAG_PRODUCED : 0) |
-                     (t->want_logits ? FLAG_WANTED : 0),
+                     (t->want_logits ? FLAG_WANTED : 0) | (t->sampled ? FLAG_SAMPLED : 0),
                  1);
     }
     return out->failed ? err_set(e, ERR_NOMEM, "no memory for a step of %d tokens", s->batch.n)
@@ -159,6 +160,8 @@ static enum err_code check_order(const struct batch_token *t, const struct batch
 static enum err_code get_token(struct batch_token *t, struct wire *w, const struct step_limits *l,
                                struct err *e)
 {
+    const unsigned all = FLAG_ABSORBED | FLAG_PRODUCED | FLAG_WANTED | FLAG_SAMPLED;
+
     t->id = wire_get_i32(w);
     t->seq = wire_get_i32(w);
     t->pos = wire_get_i64(w);
@@ -166,10 +169,11 @@ static enum err_code get_token(struct batch_token *t, struct wire *w, const stru
     t->form = flags & FLAG_ABSORBED ? MLA_ABSORBED : MLA_EXPANDED;
     t->produced = (flags & FLAG_PRODUCED) != 0;
     t->want_logits = (flags & FLAG_WANTED) != 0;
+    t->sampled = (flags & FLAG_SAMPLED) != 0;
     TRY(check(t->id, l->n_vocab, "token", e));
     TRY(check(t->seq, l->n_sequences, "token of sequence", e));
     TRY(check(t->pos, l->n_context, "position", e));
-    return flags & ~FLAG_ALL ? err_set(e, ERR_FORMAT, "step: unknown flags of a token") : ERR_OK;
+    return flags & ~all ? err_set(e, ERR_FORMAT, "step: unknown flags of a token") : ERR_OK;
 }
 
 static enum err_code get_tokens(struct step *s, struct wire *w, const struct step_limits *l,

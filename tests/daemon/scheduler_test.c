@@ -26,8 +26,16 @@ static const struct hparams hp = { .kv_lora_rank = 512, .d_rope = 64, .d_nope = 
 struct ranks {
     uint64_t held[MAX_PAGES][64];
     int32_t table[MAX_SEQ][SEQ_PAGES];
-    int32_t poison; /* a token whose sums fail; -1: none */
+    int32_t last[MAX_SEQ]; /* chosen last; -1: nothing could be */
+    int32_t poison;        /* a token whose sums fail; -1: none */
     int zeroed;
+};
+
+/* The result of a step that the scheduler has not seen yet. */
+struct pending {
+    struct link_result result;
+    struct link_sample samples[MAX_SEQ];
+    struct link_bad bad[1024];
 };
 
 static uint64_t mix(uint64_t h, uint64_t v)
@@ -48,12 +56,11 @@ static int32_t follows(uint64_t h)
 }
 
 /* Carries the step out as rank/step.h says. */
-static void run_step(struct ranks *r, const struct step *s, struct link_result *out, int forms)
+static void run_step(struct ranks *r, const struct step *s, struct pending *p, int forms)
 {
-    static struct link_sample samples[1024];
-    static struct link_bad bad[1024];
+    struct link_result *out = &p->result;
 
-    *out = (struct link_result){ .step = s->id, .samples = samples, .bad = bad };
+    *out = (struct link_result){ .step = s->id, .samples = p->samples, .bad = p->bad };
     for (int i = 0; i < s->n_resets; i++)
         for (int k = 0; k < SEQ_PAGES; k++)
             r->table[s->resets[i].seq][k] = -1;
@@ -66,8 +73,10 @@ static void run_step(struct ranks *r, const struct step *s, struct link_result *
     for (int i = 0; i < s->n_copies; i++)
         memcpy(r->held[s->copies[i].to], r->held[s->copies[i].from], sizeof r->held[0]);
     for (int i = 0; i < s->batch.n; i++) {
-        const struct batch_token *t = &s->batch.tokens[i];
+        struct batch_token *t = &s->batch.tokens[i];
         uint64_t before = 0;
+        if (t->sampled)
+            t->id = r->last[t->seq];
         if (t->pos > 0) {
             int32_t page = r->table[t->seq][(t->pos - 1) / 64];
             assert_true(page >= 0);
@@ -76,13 +85,15 @@ static void run_step(struct ranks *r, const struct step *s, struct link_result *
         int32_t page = r->table[t->seq][t->pos / 64];
         assert_true(page >= 0);
         uint64_t h = r->held[page][t->pos % 64] = hash_position(before, t, forms);
-        int failed = t->id == r->poison;
+        int failed = t->id == r->poison || t->id < 0;
         if (failed)
-            bad[out->n_bad++] = (struct link_bad){ t->seq, t->pos, 3 };
-        if (t->want_logits)
-            samples[out->n_samples++] =
-                (struct link_sample){ t->seq, t->pos + 1, failed ? -1 : follows(h),
-                                      failed ? 3 : 0 };
+            p->bad[out->n_bad++] = (struct link_bad){ t->seq, t->pos, 3 };
+        if (!t->want_logits)
+            continue;
+        r->last[t->seq] = failed ? -1 : follows(h);
+        assert_true(out->n_samples < MAX_SEQ);
+        p->samples[out->n_samples++] =
+            (struct link_sample){ t->seq, t->pos + 1, r->last[t->seq], failed ? 3 : 0 };
     }
 }
 
@@ -116,7 +127,9 @@ struct world {
     struct ranks ranks;
     struct wish wishes[MAX_REQUESTS];
     int n, live, strict, moody, n_seq, n_pages, max_batch;
-    int64_t steps, now;
+    int64_t steps;
+    struct pending sent[2];
+    int n_sent, n_ahead; /* steps whose results the scheduler waits for; steps sent ahead, in all */
 };
 
 static void world_init(struct world *w)
@@ -136,7 +149,7 @@ static void world_init(struct world *w)
     assert_int_equal(scheduler_create(&w->s, &o, NULL), ERR_OK);
 }
 
-static void add(struct world *w, const char *client, int priority, int64_t deadline)
+static void add(struct world *w, const char *client, int priority)
 {
     struct wish *x = &w->wishes[w->n];
     int32_t tokens[4096];
@@ -146,7 +159,6 @@ static void add(struct world *w, const char *client, int priority, int64_t deadl
     struct scheduler_request r = { .number = w->n++,
                                    .client = client,
                                    .priority = priority,
-                                   .deadline_ms = deadline,
                                    .tokens = tokens,
                                    .n_tokens = x->n_prompt + x->n_got,
                                    .n_prompt = x->n_prompt,
@@ -196,25 +208,61 @@ static void give_up(struct world *w)
     }
 }
 
-/* One step; returns 0 when there was nothing to do. */
-static int turn(struct world *w)
+static void send(struct world *w, const struct step *step)
+{
+    assert_true(w->n_sent < 2 && step->batch.n <= w->max_batch);
+    run_step(&w->ranks, step, &w->sent[w->n_sent++], w->strict);
+}
+
+/* Plans a step if none runs; returns 0 when there is nothing to do. */
+static int plan(struct world *w)
 {
     struct scheduler_output out;
-    struct link_result result;
     struct err e = { 0 };
 
-    if (scheduler_plan(w->s, ++w->steps, w->now, &out, &e) != ERR_OK)
+    if (w->n_sent)
+        return 1;
+    if (scheduler_plan(w->s, ++w->steps, &out, &e) != ERR_OK)
         fail_msg("%s", e.msg);
     for (int i = 0; i < out.n_ends; i++)
         note_end(w, out.ends[i].number, out.ends[i].reason);
     note_running(w, &out);
-    if (!out.step)
-        return 0;
-    assert_true(out.step->batch.n <= w->max_batch);
-    run_step(&w->ranks, out.step, &result, w->strict);
-    give_up(w);
-    if (scheduler_result(w->s, &result, &out, &e) != ERR_OK)
+    if (out.step)
+        send(w, out.step);
+    return out.step != NULL;
+}
+
+static void plan_ahead(struct world *w)
+{
+    struct scheduler_output out;
+    struct err e = { 0 };
+
+    if (scheduler_ahead(w->s, w->steps + 1, &out, &e) != ERR_OK)
         fail_msg("%s", e.msg);
+    if (!out.step)
+        return;
+    w->steps++;
+    w->n_ahead++;
+    send(w, out.step);
+}
+
+/* One result; returns 0 when there was nothing to do. */
+static int turn(struct world *w)
+{
+    struct scheduler_output out;
+    struct err e = { 0 };
+
+    if (!plan(w))
+        return 0;
+    if (!w->moody || rand() % 8)
+        plan_ahead(w);
+    give_up(w);
+    if (scheduler_result(w->s, &w->sent[0].result, &out, &e) != ERR_OK)
+        fail_msg("%s", e.msg);
+    memmove(&w->sent[0], &w->sent[1], sizeof w->sent[0]);
+    w->sent[0].result.samples = w->sent[0].samples;
+    w->sent[0].result.bad = w->sent[0].bad;
+    w->n_sent--;
     for (int i = 0; i < out.n_tokens; i++) {
         const struct scheduler_token *t = &out.tokens[i];
         struct wish *x = &w->wishes[t->number];
@@ -235,7 +283,7 @@ static void run_out(struct world *w)
 {
     int64_t last = w->steps + 100000;
 
-    while (w->live > 0) {
+    while (w->live > 0 || w->n_sent > 0) {
         turn(w);
         assert_true(w->steps < last);
     }
@@ -275,6 +323,8 @@ static struct world *new_world(int strict, int n_seq, int n_pages, int max_batch
 
 static void every_text_is_that_of_the_request_alone(void **state)
 {
+    int ahead = 0;
+
     (void)state;
     for (int round = 0; round < 60; round++) {
         srand((unsigned)round);
@@ -282,21 +332,23 @@ static void every_text_is_that_of_the_request_alone(void **state)
             new_world(round & 1, 1 + rand() % MAX_SEQ, 6 + rand() % 40, 1 + rand() % 96);
         w->moody = 1;
         int total = 30 + rand() % 60;
-        while (w->n < total || w->live > 0) {
+        while (w->n < total || w->live > 0 || w->n_sent > 0) {
             if (w->n < total && rand() % 3 == 0) {
                 struct wish *x = &w->wishes[w->n];
                 int most = (w->n_pages * 64 < 700 ? w->n_pages * 64 : 700);
                 int n = 1 + rand() % most;
                 fill(x, rand() % 3, rand() % (n + 1), n);
                 x->max_tokens = 1 + rand() % 100;
-                add(w, rand() % 2 ? "a" : "b", rand() % 3 - 1, 0);
+                add(w, rand() % 2 ? "a" : "b", rand() % 3 - 1);
             }
             turn(w);
             give_up(w);
         }
         nothing_is_lost(w);
+        ahead += w->n_ahead;
         free(w);
     }
+    assert_true(ahead > 100);
 }
 
 static void the_second_turn_of_a_chat_is_cached(void **state)
@@ -308,14 +360,13 @@ static void the_second_turn_of_a_chat_is_cached(void **state)
     for (int k = 0; k < 3; k++) { /* the same prompt: all but its last position is there */
         fill(&w->wishes[w->n], 1, 200, 200);
         w->wishes[w->n].max_tokens = 5;
-        add(w, "", 0, 0);
-        assert_int_equal(scheduler_plan(w->s, ++w->steps, 0, &out, NULL), ERR_OK);
+        add(w, "", 0);
+        assert_int_equal(scheduler_plan(w->s, ++w->steps, &out, NULL), ERR_OK);
         assert_int_equal(out.n_begins, 1);
         assert_int_equal(out.begins[0].n_cached, k ? 199 : 0);
         note_running(w, &out);
-        struct link_result r;
-        run_step(&w->ranks, out.step, &r, 0);
-        assert_int_equal(scheduler_result(w->s, &r, &out, NULL), ERR_OK);
+        run_step(&w->ranks, out.step, &w->sent[0], 0);
+        assert_int_equal(scheduler_result(w->s, &w->sent[0].result, &out, NULL), ERR_OK);
         for (int i = 0; i < out.n_tokens; i++)
             w->wishes[k].got[w->wishes[k].n_got++] = out.tokens[i].token;
         run_out(w);
@@ -332,14 +383,14 @@ static void a_request_goes_on_where_it_was(void **state)
 
     fill(&w->wishes[0], 1, 100, 100);
     w->wishes[0].max_tokens = 40;
-    add(w, "", 0, 0);
+    add(w, "", 0);
     run_out(w);
     w->wishes[1] = w->wishes[0]; /* as after a restart: 13 tokens are known */
     w->wishes[1].n_got = 13;
     w->wishes[1].ended = w->wishes[1].runs = 0;
     scheduler_free(&w->s);
     world_init(w);
-    add(w, "", 0, 0);
+    add(w, "", 0);
     run_out(w);
     assert_int_equal(w->wishes[1].n_got, 40);
     assert_memory_equal(w->wishes[0].got, w->wishes[1].got, 40 * sizeof(int32_t));
@@ -356,50 +407,62 @@ static void a_failed_sum_ends_one_request_and_zeroes_its_pages(void **state)
     fill(&w->wishes[0], 1, 90, 90);
     w->wishes[0].prompt[80] = N_VOCAB - 1;
     w->wishes[0].max_tokens = 10;
-    add(w, "", 0, 0);
+    add(w, "", 0);
     fill(&w->wishes[1], 1, 90, 90);
     w->wishes[1].max_tokens = 10;
-    add(w, "", 0, 0);
+    add(w, "", 0);
     run_out(w);
     assert_int_equal(w->wishes[0].reason, REASON_NUMERIC_ERROR);
     assert_int_equal(w->wishes[1].reason, REASON_LENGTH);
     assert_int_equal(w->wishes[1].n_got, 10);
     fill(&w->wishes[2], 2, 500, 500); /* takes every page */
     w->wishes[2].max_tokens = 10;
-    add(w, "", 0, 0);
+    add(w, "", 0);
     run_out(w);
     assert_true(w->ranks.zeroed > 0);
     nothing_is_lost(w);
     free(w);
 }
 
-static void lengths_and_deadlines_end_requests(void **state)
+/* The step that was sent ahead of a failure is of no consequence. */
+static void a_failure_while_a_step_is_ahead(void **state)
+{
+    struct world *w = new_world(1, 4, 8, 64);
+    (void)state;
+
+    for (int k = 0; k < 2; k++) {
+        fill(&w->wishes[k], k, 30, 30);
+        w->wishes[k].max_tokens = 20;
+        add(w, "", 0);
+    }
+    for (int i = 0; i < 5; i++)
+        turn(w);
+    assert_int_equal(w->n_sent, 1);
+    w->ranks.poison = w->ranks.last[0];
+    run_out(w);
+    assert_int_equal(w->wishes[0].reason, REASON_NUMERIC_ERROR);
+    assert_int_equal(w->wishes[0].n_got, 6);
+    nothing_is_lost(w);
+    free(w);
+}
+
+static void lengths_end_requests(void **state)
 {
     struct world *w = new_world(0, 2, 4, 64); /* 256 positions */
     (void)state;
 
     fill(&w->wishes[0], 1, 250, 250);
     w->wishes[0].max_tokens = -1;
-    add(w, "", 0, 0);
+    add(w, "", 0);
     run_out(w);
     assert_int_equal(w->wishes[0].reason, REASON_LENGTH);
     assert_int_equal(w->wishes[0].n_got, 7); /* the last one needs no place */
     fill(&w->wishes[1], 1, 300, 300);
     w->wishes[1].max_tokens = 5;
-    add(w, "", 0, 0);
+    add(w, "", 0);
     run_out(w);
     assert_int_equal(w->wishes[1].reason, REASON_FAILED); /* the context was larger once */
     assert_int_equal(w->wishes[1].n_got, 0);
-    fill(&w->wishes[2], 1, 20, 20);
-    w->wishes[2].max_tokens = 200;
-    add(w, "", 0, 1000);
-    assert_int_equal(scheduler_deadline(w->s), 1000);
-    for (int i = 0; i < 10; i++)
-        turn(w);
-    assert_int_equal(w->wishes[2].ended, 0);
-    w->now = 1000;
-    turn(w);
-    assert_int_equal(w->wishes[2].reason, REASON_DEADLINE);
     nothing_is_lost(w);
     free(w);
 }
@@ -414,7 +477,7 @@ static void one_client_with_many_requests_has_half(void **state)
         int second = k >= 40; /* the other client comes later, with fewer */
         fill(&w->wishes[w->n], k, 0, 30);
         w->wishes[w->n].max_tokens = 20;
-        add(w, second ? "b" : "a", 0, 0);
+        add(w, second ? "b" : "a", 0);
         if (k == 39)
             for (int i = 0; i < 10; i++)
                 turn(w);
@@ -474,13 +537,13 @@ static void a_higher_priority_goes_first(void **state)
     for (int k = 0; k < 6; k++) {
         fill(&w->wishes[w->n], k, 0, 30);
         w->wishes[w->n].max_tokens = 50;
-        add(w, "a", 0, 0);
+        add(w, "a", 0);
     }
     for (int i = 0; i < 10; i++)
         turn(w);
     fill(&w->wishes[w->n], 9, 0, 30);
     w->wishes[w->n].max_tokens = 20;
-    add(w, "a", 5, 0);
+    add(w, "a", 5);
     for (int i = 0; i < 20; i++)
         turn(w);
     assert_int_equal(w->wishes[6].n_got, 20);
@@ -496,7 +559,8 @@ int main(void)
         cmocka_unit_test(the_second_turn_of_a_chat_is_cached),
         cmocka_unit_test(a_request_goes_on_where_it_was),
         cmocka_unit_test(a_failed_sum_ends_one_request_and_zeroes_its_pages),
-        cmocka_unit_test(lengths_and_deadlines_end_requests),
+        cmocka_unit_test(a_failure_while_a_step_is_ahead),
+        cmocka_unit_test(lengths_end_requests),
         cmocka_unit_test(one_client_with_many_requests_has_half),
         cmocka_unit_test(who_comes_and_goes_starves_nobody),
         cmocka_unit_test(a_higher_priority_goes_first),

@@ -33,7 +33,7 @@ static void fill(struct sample *s)
     };
     s->tokens[0] =
         (struct batch_token){ .id = 99, .seq = 3, .pos = 254, .form = MLA_ABSORBED, .produced = 1 };
-    s->tokens[1] = (struct batch_token){ .seq = 3, .pos = 255, .form = MLA_ABSORBED };
+    s->tokens[1] = (struct batch_token){ .sampled = 1, .seq = 3, .pos = 255, .form = MLA_ABSORBED };
     s->tokens[1].want_logits = 1;
     s->tokens[2] = (struct batch_token){ .id = 7, .form = MLA_EXPANDED };
     s->step = (struct step){
@@ -76,6 +76,7 @@ static void a_step_comes_back(void **state)
         assert_int_equal(a->form, b->form);
         assert_int_equal(a->produced, b->produced);
         assert_int_equal(a->want_logits, b->want_logits);
+        assert_int_equal(a->sampled, b->sampled);
         assert_int_equal(b->bad_layer, 0);
     }
     step_free(&got);
