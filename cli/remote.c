@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "base/log.h"
+#include "base/priority.h"
 #include "cli/completion.h"
 #include "cli/output.h"
 #include "cli/text_file.h"
@@ -99,6 +100,7 @@ enum err_code remote_open(struct remote *r, const struct options *o, struct err 
     if (o->token_file)
         TRY(read_token(r, o, e));
     options.token = r->token;
+    priority_short_turns(); /* text comes while ranks compute on the same cores */
     if (latent_connect(&r->c, &options, &le) != LATENT_OK)
         return remote_err(&le, e);
     return ERR_OK;

@@ -257,10 +257,9 @@ enum err_code journal_read_live(struct journal *j, journal_row_fn *fn, void *arg
 /* ---- Forgetting ----------------------------------------------------------- */
 
 /* Keeps the writer's list of what runs, after a commit. */
-static void note_written(struct journal *j, const struct journal_entry *list,
-                         const struct journal_entry *end)
+static void note_written(struct journal *j, const struct journal_entry *list)
 {
-    for (const struct journal_entry *x = list; x != end; x = x->next) {
+    for (const struct journal_entry *x = list; x; x = x->next) {
         if (x->spec.len) {
             if (add_span(j, x->number)) /* its steps are kept for ever then: no harm */
                 log_warn("journal: no memory to note request %" PRId64, x->number);
@@ -390,11 +389,11 @@ static int write_list(struct journal *j, struct journal_entry *list, int sync_fu
 
     if (!list)
         return 0;
-    if (journal_db_write(&j->writer, list, NULL, sync_full, &e)) {
+    if (journal_db_write(&j->writer, list, j->last_seq, sync_full, &e)) {
         note_state(j, 0, e.msg);
         return -1;
     }
-    note_written(j, list, NULL);
+    note_written(j, list);
     note_state(j, 1, "");
     settle(j, list);
     return 0;

@@ -26,7 +26,7 @@ static const char tables[] =
     " message TEXT NOT NULL DEFAULT '', tokens BLOB);"
     "CREATE INDEX IF NOT EXISTS request_live ON request(number) WHERE reason = '';"
     "CREATE INDEX IF NOT EXISTS request_ended ON request(ended_ms) WHERE reason != '';"
-    "CREATE TABLE IF NOT EXISTS step(seq INTEGER PRIMARY KEY AUTOINCREMENT, tokens BLOB NOT NULL);";
+    "CREATE TABLE IF NOT EXISTS step(seq INTEGER PRIMARY KEY, tokens BLOB NOT NULL);";
 
 /* ---- The connection ------------------------------------------------------- */
 
@@ -144,7 +144,7 @@ static enum err_code write_accept(struct journal_db *db, const struct journal_en
 }
 
 /* Item: number i64, token i32, little-endian. */
-static enum err_code write_tokens(struct journal_db *db, const struct journal_entry *x,
+static enum err_code write_tokens(struct journal_db *db, const struct journal_entry *x, int64_t seq,
                                   struct err *e)
 {
     struct str blob = { 0 };
@@ -156,7 +156,8 @@ static enum err_code write_tokens(struct journal_db *db, const struct journal_en
     }
     if (blob.failed)
         return err_set(e, ERR_NOMEM, "journal: no memory for a step of %d tokens", x->n_tokens);
-    sqlite3_bind_blob64(db->statements[DB_STEP], 1, blob.data, blob.len, SQLITE_STATIC);
+    sqlite3_bind_int64(db->statements[DB_STEP], 1, seq);
+    sqlite3_bind_blob64(db->statements[DB_STEP], 2, blob.data, blob.len, SQLITE_STATIC);
     rc = run(db, DB_STEP, e);
     str_free(&blob);
     return rc;
@@ -178,13 +179,14 @@ static enum err_code write_end(struct journal_db *db, const struct journal_end *
     return run(db, DB_END, e);
 }
 
-static enum err_code write_entry(struct journal_db *db, const struct journal_entry *x,
+/* *seq: of the last step. */
+static enum err_code write_entry(struct journal_db *db, const struct journal_entry *x, int64_t *seq,
                                  struct err *e)
 {
     if (x->spec.len)
         return write_accept(db, x, e);
     if (x->n_tokens)
-        TRY(write_tokens(db, x, e));
+        TRY(write_tokens(db, x, ++*seq, e));
     for (int i = 0; i < x->n_ends; i++)
         TRY(write_end(db, &x->ends[i], x->ms, e));
     return ERR_OK;
@@ -206,20 +208,27 @@ static enum err_code still_there(struct journal_db *db, struct err *e)
                    path);
 }
 
-int journal_db_write(struct journal_db *db, const struct journal_entry *list,
-                     const struct journal_entry *end, int sync_full, struct err *e)
+/* One row is a transaction by itself, at two thirds of the cost. */
+static int is_one_row(const struct journal_entry *list)
 {
+    return !list->next && (list->spec.len > 0 || list->n_ends == 0);
+}
+
+int journal_db_write(struct journal_db *db, const struct journal_entry *list, int64_t last_seq,
+                     int sync_full, struct err *e)
+{
+    int alone = is_one_row(list);
     enum err_code rc;
 
     if (db->sync_full != sync_full &&
         exec(db, sync_full ? "PRAGMA synchronous=FULL" : "PRAGMA synchronous=NORMAL", e) == ERR_OK)
         db->sync_full = sync_full;
     rc = still_there(db, e);
-    if (rc == ERR_OK)
+    if (rc == ERR_OK && !alone)
         rc = run(db, DB_BEGIN, e);
-    for (const struct journal_entry *x = list; x != end && rc == ERR_OK; x = x->next)
-        rc = write_entry(db, x, e);
-    if (rc == ERR_OK)
+    for (const struct journal_entry *x = list; x && rc == ERR_OK; x = x->next)
+        rc = write_entry(db, x, &last_seq, e);
+    if (rc == ERR_OK && !alone)
         rc = run(db, DB_COMMIT, e);
     if (rc != ERR_OK && !sqlite3_get_autocommit(db->sql))
         (void)run(db, DB_ROLLBACK, NULL);

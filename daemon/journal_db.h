@@ -26,10 +26,10 @@ struct journal_db {
 enum err_code journal_db_open(struct journal_db *db, const char *path, int check, struct err *e);
 void journal_db_close(struct journal_db *db);
 
-/* A transaction of entries from list on, those before `end`.  Returns 0, or -1 with the reason in
- * e; then nothing was written. */
-int journal_db_write(struct journal_db *db, const struct journal_entry *list,
-                     const struct journal_entry *end, int sync_full, struct err *e);
+/* A transaction of all entries of a list that is not empty; its steps get the numbers after
+ * last_seq.  Returns 0, or -1 with the reason in e; then nothing was written. */
+int journal_db_write(struct journal_db *db, const struct journal_entry *list, int64_t last_seq,
+                     int sync_full, struct err *e);
 
 /* Notes a value under a key, in a transaction of its own. */
 int journal_db_set_meta(struct journal_db *db, const char *key, const char *value, struct err *e);

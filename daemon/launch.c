@@ -13,6 +13,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/priority.h"
+
 enum { NICE = 5 };
 
 extern char **environ;
@@ -47,7 +49,7 @@ static void become(const struct launch *l, char *const *env, pid_t parent, int n
     sigset_t none;
 
     (void)setsid();
-    (void)!nice(NICE);
+    priority_give_way(NICE);
     sigemptyset(&none);
     for (int s = 1; s < SIGRTMAX; s++)
         (void)signal(s, SIG_DFL);

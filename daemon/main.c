@@ -23,6 +23,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/priority.h"
 #include "daemon/clock.h"
 #include "daemon/core.h"
 #include "daemon/job.h"
@@ -204,6 +205,7 @@ int main(int argc, char **argv)
     (void)umask(umask(0) | 07); /* the journal has what people wrote */
     /* One thread frees what another has made: in one arena the next can have it. */
     (void)mallopt(M_ARENA_MAX, 1);
+    priority_short_turns();
     if (argc > 1 && strcmp(argv[1], "--version") == 0) {
         if (!session_follows())
             printf("latentd %s\n", LATENTD_VERSION);

@@ -372,7 +372,7 @@ static enum err_code plan_sampled(struct scheduler *s, struct entry *x, struct e
                                               .produced = 1,
                                               .want_logits = 1 };
     x->n_ahead = 1;
-    x->client->served++;
+    note_served(s, x->client, 1);
     return map_pages(s, x, e);
 }
 

@@ -507,7 +507,7 @@ static void who_comes_and_goes_starves_nobody(void **state)
     for (int k = 0; k < TEN; k++) {
         fill(&w->wishes[w->n], k, 0, 30);
         w->wishes[w->n].max_tokens = 20;
-        add(w, "ten", 0, 0);
+        add(w, "ten", 0);
     }
     while (w->n < 200) {
         for (int i = 0; i < OTHERS; i++) {
@@ -517,7 +517,7 @@ static void who_comes_and_goes_starves_nobody(void **state)
             fill(&w->wishes[w->n], i, 0, 30);
             w->wishes[w->n].max_tokens = 20;
             of[i] = w->n;
-            add(w, name, 0, 0);
+            add(w, name, 0);
         }
         turn(w);
     }

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: MIT */
+/* base/priority.h - who comes first on a processor that all want. */
+#ifndef BASE_PRIORITY_H
+#define BASE_PRIORITY_H
+
+/* The calling thread, and those that it makes from now on, works for microseconds at a time: it
+ * asks for short turns, which Linux 6.12 and later give soon. */
+void priority_short_turns(void);
+
+/* The calling process, and those that it starts, computes for long: it gets `nice` above what it
+ * has, as does its session where the kernel weighs sessions against each other (sched(7),
+ * autogroup; so after setsid), and takes the processor from nobody when it wakes.  Takes no lock:
+ * may be called between fork and exec. */
+void priority_give_way(int nice_by);
+
+#endif
