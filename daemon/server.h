@@ -9,7 +9,7 @@
  *
  * A client that misbehaves costs what the bounds below allow and nobody else's service: frames
  * are bounded before they are read, a connection with SERVER_CONN_CALLS open questions is not
- * read, one that does not take its answers is closed after SERVER_SEND_MS.
+ * read, one that does not take its answers, or ends its question, is closed after SERVER_SEND_MS.
  */
 #ifndef DAEMON_SERVER_H
 #define DAEMON_SERVER_H
@@ -24,7 +24,7 @@ struct tokenizer;
 enum {
     SERVER_CONN_CALLS = 64,  /* questions open on one connection */
     SERVER_TCP_CONNS = 1024, /* connections over tcp://; more are closed */
-    SERVER_SEND_MS = 20000,  /* an answer of which no byte is taken so long */
+    SERVER_SEND_MS = 20000,  /* an answer of which no byte is taken so long, or a question begun */
     SERVER_BIND_MS = 2000,   /* a path in use is tried again so long */
 };
 

@@ -187,6 +187,7 @@ static int read_some(struct conn *c, double now_s)
             return 0;
         if (n <= 0 || make_room(c, (size_t)n))
             return -1;
+        c->read_s = now_s;
         memcpy(c->in + c->n_in, c->server->buffer, (size_t)n);
         c->n_in += (size_t)n;
         if (take_frames(c, now_s))
@@ -294,6 +295,7 @@ void conn_resume_all(struct server *s, double now_s)
         if (c->closed || !may_read(c))
             continue;
         c->paused = 0;
+        c->read_s = now_s; /* the wait was not the client's */
         if (take_frames(c, now_s))
             conn_close(c);
         else
@@ -311,6 +313,9 @@ void conn_sweep(struct server *s, double now_s)
             conn_close(c);
         } else if (c->out_first && now_s - c->moved_s > SERVER_SEND_MS * 1e-3) {
             server_complain(s, "a connection does not take its answers and is closed");
+            conn_close(c);
+        } else if (c->n_in && !c->paused && now_s - c->read_s > SERVER_SEND_MS * 1e-3) {
+            server_complain(s, "a question has stopped in its middle; its connection is closed");
             conn_close(c);
         }
     }

@@ -77,8 +77,8 @@ struct conn {
     size_t n_in, cap_in;
     struct out *out_first, **out_last;
     size_t out_bytes;
-    double opened_s, moved_s; /* when an answer last went on */
-    int n_calls, n_long;      /* n_long: of these, with the long threads */
+    double opened_s, read_s, moved_s; /* when bytes last came, and an answer last went on */
+    int n_calls, n_long;              /* n_long: of these, with the long threads */
     struct call *calls;
     struct conn *next, **at;  /* of all connections, or of those that are closed */
     struct conn *next_resume; /* in `resume` if resuming */

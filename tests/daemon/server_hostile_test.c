@@ -76,6 +76,23 @@ static void a_frame_too_large_ends_the_connection(void **state)
     assert_true(alive());
 }
 
+/* What has come of it stays in memory, of which all have so much together. */
+static void half_a_question_ends_the_connection(void **state)
+{
+    int fd = sp_connect(address);
+    char byte;
+    struct pollfd p = { .fd = fd, .events = POLLIN };
+
+    (void)state;
+    assert_int_equal(send(fd, "\x01\0\0\0\0\0\0\0\x0b\x80\0\0\x09\x08", 14, MSG_NOSIGNAL), 14);
+    assert_int_equal(poll(&p, 1, 1200), 0); /* the sweep leaves it alone */
+    for (struct conn *c = server->conns; c; c = c->next)
+        c->read_s -= SERVER_SEND_MS * 1e-3;
+    assert_int_equal(poll(&p, 1, 5000), 1);
+    assert_true(recv(fd, &byte, 1, 0) <= 0);
+    close(fd);
+}
+
 /* As large as may be: refused by the limit of its field, and the connection lives. */
 static void a_long_question_is_answered(void **state)
 {
@@ -460,6 +477,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(raw_bytes_do_no_harm),
         cmocka_unit_test(a_frame_too_large_ends_the_connection),
+        cmocka_unit_test(half_a_question_ends_the_connection),
         cmocka_unit_test(a_long_question_is_answered),
         cmocka_unit_test(nobody_waits_for_a_long_answer),
         cmocka_unit_test(a_question_may_come_byte_by_byte),
