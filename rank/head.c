@@ -2,6 +2,7 @@
 /* rank/head.c - see head.h. */
 #include "rank/head.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "base/team.h"
@@ -69,10 +70,10 @@ static void multiply(struct head *o, const struct head_step *s, int first, int n
 
     matrix_mul(o->math, m, 0, g0, g1, s->cols->col + first, n, y, stride);
     for (int i = 0; i < n; i++) {
-        float zero = 0;
+        int finite = 1;
         for (int64_t v = g0 * PACK_ROWS; v < end; v++)
-            zero += 0 * y[i * stride + v];
-        s->bad[thread * s->bad_stride + o->wanted[first + i]] += !(zero == 0);
+            finite &= fabsf(y[i * stride + v]) < INFINITY;
+        s->bad[thread * s->bad_stride + o->wanted[first + i]] += !finite;
     }
 }
 
