@@ -23,6 +23,7 @@ struct tokenizer;
 
 enum {
     SERVER_CONN_CALLS = 64,  /* questions open on one connection */
+    SERVER_CALLS = 16384,    /* in all; where there are more, a connection has one */
     SERVER_TCP_CONNS = 1024, /* connections over tcp://; more are closed */
     SERVER_SEND_MS = 20000,  /* an answer of which no byte is taken so long, or a question begun */
     SERVER_BIND_MS = 2000,   /* a path in use is tried again so long */

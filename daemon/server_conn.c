@@ -22,7 +22,9 @@ enum { GREET_S = 10, READS = 4 };
 
 static int may_read(const struct conn *c)
 {
-    return c->n_calls < SERVER_CONN_CALLS && c->out_bytes <= OUT_PAUSE_BYTES;
+    int most = c->server->counts.open_questions < SERVER_CALLS ? SERVER_CONN_CALLS : 1;
+
+    return c->n_calls < most && c->out_bytes <= OUT_PAUSE_BYTES;
 }
 
 /* Watches for what can go on. */

@@ -343,6 +343,39 @@ static void one_connection_asks_much(void **state)
     close(fd);
 }
 
+/* All together: where there are too many, the rest waits in the kernel and loses nothing. */
+static void many_connections_ask_much(void **state)
+{
+    enum { MANY = SERVER_CALLS / SERVER_CONN_CALLS + 20 };
+    int *fds = calloc(MANY, sizeof *fds);
+    uint32_t id;
+
+    (void)state;
+    assert_non_null(fds);
+    int first = sp_connect(address);
+    submit(first, "crowd", 9);
+    for (int i = 0; i < MANY; i++) {
+        fds[i] = sp_connect(address);
+        for (uint32_t k = 0; k < SERVER_CONN_CALLS; k++)
+            send_next(fds[i], k, "crowd", 0, 20000);
+    }
+    for (int i = 0; i < 5000 && fake_book_waiters(book) < SERVER_CALLS; i++)
+        usleep(1000);
+    assert_true(alive());
+    assert_in_range(fake_book_waiters(book), SERVER_CALLS, SERVER_CALLS + MANY);
+    fake_book_produce(book, "crowd", 1);
+    for (int i = 0; i < MANY; i++) {
+        for (int k = 0; k < SERVER_CONN_CALLS; k++) {
+            Latentd__Envelope *a = sp_answer(fds[i], 0, 10000, &id);
+            assert_non_null(a);
+            envelope_free(&a);
+        }
+        close(fds[i]);
+    }
+    close(first);
+    free(fds);
+}
+
 /* Of one connection's long questions one is worked on: others come in between. */
 static void long_questions_of_one_come_one_by_one(void **state)
 {
@@ -487,6 +520,7 @@ int main(void)
         cmocka_unit_test(tcp_may_wait),
         cmocka_unit_test(many_wait_at_once),
         cmocka_unit_test(one_connection_asks_much),
+        cmocka_unit_test(many_connections_ask_much),
         cmocka_unit_test(long_questions_of_one_come_one_by_one),
         cmocka_unit_test(who_never_reads_is_closed),
         cmocka_unit_test(ten_thousand_connections),
