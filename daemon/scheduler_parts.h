@@ -10,7 +10,7 @@
 struct client {
     struct client *next;
     char name[REQUEST_CLIENT_MAX + 1];
-    double debt; /* tokens that it had beyond its share, prompts included; see note_served */
+    double debt; /* tokens that it had beyond its share, prompts included; see share_out */
     int live, running;
 };
 

@@ -261,20 +261,6 @@ static enum err_code admit_waiting(struct scheduler *s, struct err *e)
 
 /* ---- Tokens --------------------------------------------------------------- */
 
-/* Of n tokens every client should have had the same.  What one had more, or less, is remembered for
- * some ten thousand tokens: those who come and go again and again are new each time, and would
- * starve for ever who stays and once had more. */
-static void note_served(struct scheduler *s, struct client *served, int64_t n)
-{
-    int n_clients = 0;
-
-    for (const struct client *c = s->clients; c; c = c->next)
-        n_clients++;
-    for (struct client *c = s->clients; c; c = c->next)
-        c->debt = (c->debt - (double)n / n_clients) * (MEMORY / (MEMORY + (double)n));
-    served->debt += (double)n;
-}
-
 /* Adds up to `most` of x's next tokens to the step. */
 static enum err_code plan_tokens(struct scheduler *s, struct entry *x, int most, struct err *e)
 {
@@ -300,7 +286,7 @@ static enum err_code plan_tokens(struct scheduler *s, struct entry *x, int most,
     }
     if (rc != ERR_OK && rc != ERR_FULL)
         return rc;
-    note_served(s, x->client, x->n_planned);
+    x->client->debt += (double)x->n_planned;
     return map_pages(s, x, e);
 }
 
@@ -320,6 +306,19 @@ static struct entry *next_running(const struct scheduler *s, int prompts)
     return best;
 }
 
+/* Of a step's tokens every client should have had the same.  What one had more, or less, is
+ * remembered for some ten thousand tokens: those who come and go again and again are new each time,
+ * and would starve for ever who stays and once had more. */
+static void share_out(struct scheduler *s)
+{
+    double n = s->step.batch.n, n_clients = 0;
+
+    for (const struct client *c = s->clients; c; c = c->next)
+        n_clients++;
+    for (struct client *c = s->clients; c; c = c->next)
+        c->debt = (c->debt - n / n_clients) * (MEMORY / (MEMORY + n));
+}
+
 static enum err_code fill_batch(struct scheduler *s, struct err *e)
 {
     const int most = s->opt.limits.max_batch;
@@ -328,6 +327,7 @@ static enum err_code fill_batch(struct scheduler *s, struct err *e)
     for (int prompts = 0; prompts < 2; prompts++)
         while (s->step.batch.n < most && (x = next_running(s, prompts)) != NULL)
             TRY(plan_tokens(s, x, prompts ? most - s->step.batch.n : 1, e));
+    share_out(s);
     return ERR_OK;
 }
 
@@ -372,7 +372,7 @@ static enum err_code plan_sampled(struct scheduler *s, struct entry *x, struct e
                                               .produced = 1,
                                               .want_logits = 1 };
     x->n_ahead = 1;
-    note_served(s, x->client, 1);
+    x->client->debt++;
     return map_pages(s, x, e);
 }
 
@@ -396,6 +396,7 @@ enum err_code scheduler_ahead(struct scheduler *s, int64_t id, struct scheduler_
     for (int i = 0; i < s->opt.limits.n_sequences; i++)
         if (s->by_seq[i] && goes_on(s->by_seq[i]))
             TRY(plan_sampled(s, s->by_seq[i], e));
+    share_out(s);
     if (s->step.batch.n) {
         s->ahead = id;
         out->step = &s->step;
