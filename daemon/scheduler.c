@@ -266,10 +266,13 @@ static enum err_code push_token(struct scheduler *s, struct entry *x, int32_t to
     return ERR_OK;
 }
 
-/* The positions of the step are in the cache now. */
+/* The positions of the step are in the cache now; not that of a token which was sampled when x had
+ * left: nobody knows it. */
 static void settle(struct scheduler *s, struct entry *x)
 {
     x->n_computed += x->n_planned;
+    if (x->n_computed > x->n_tokens)
+        x->n_computed = x->n_tokens;
     x->n_planned = 0;
     if (x->copied_from >= 0)
         pages_drop(s->pages, x->copied_from);

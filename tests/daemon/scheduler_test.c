@@ -5,6 +5,7 @@
  * up to p and of their forms, and the token that follows is a function of it.  So a page that is
  * mapped, copied, zeroed or reused wrongly gives another text than the request alone would.
  */
+#include <malloc.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -446,6 +447,36 @@ static void a_failure_while_a_step_is_ahead(void **state)
     free(w);
 }
 
+/* A request is cancelled while a position of it is computed whose token nobody will be told. */
+static void what_is_not_known_is_not_kept(void **state)
+{
+    struct world *w = new_world(0, 2, 32, 512);
+    struct scheduler_output out;
+    (void)state;
+
+    (void)mallopt(M_PERTURB, 0xfe); /* memory that is not written holds 0x01010101 */
+    fill(&w->wishes[0], 1, 319, 319);
+    w->wishes[0].max_tokens = 20;
+    add(w, "", 0);
+    assert_true(plan(w));
+    plan_ahead(w);
+    assert_int_equal(w->n_ahead, 1);
+    scheduler_remove(w->s, 0);
+    note_end(w, 0, REASON_CANCELLED);
+    run_out(w);
+    w->wishes[1] = w->wishes[0];
+    w->wishes[1].ended = 0;
+    w->wishes[1].prompt[319] = 0x01010101;
+    w->wishes[1].n_prompt = 321;
+    add(w, "", 0);
+    assert_int_equal(scheduler_plan(w->s, ++w->steps, &out, NULL), ERR_OK);
+    assert_int_equal(out.n_begins, 1);
+    assert_int_equal(out.begins[0].n_cached, 319);
+    (void)mallopt(M_PERTURB, 0);
+    scheduler_free(&w->s);
+    free(w);
+}
+
 static void lengths_end_requests(void **state)
 {
     struct world *w = new_world(0, 2, 4, 64); /* 256 positions */
@@ -560,6 +591,7 @@ int main(void)
         cmocka_unit_test(a_request_goes_on_where_it_was),
         cmocka_unit_test(a_failed_sum_ends_one_request_and_zeroes_its_pages),
         cmocka_unit_test(a_failure_while_a_step_is_ahead),
+        cmocka_unit_test(what_is_not_known_is_not_kept),
         cmocka_unit_test(lengths_end_requests),
         cmocka_unit_test(one_client_with_many_requests_has_half),
         cmocka_unit_test(who_comes_and_goes_starves_nobody),
