@@ -403,7 +403,7 @@ static enum err_code plan_ahead(struct driver *d, struct err *e)
 }
 
 /* One turn: a step if there is something to compute.  *idle: there was not.  What the step before
- * made is recorded while the ranks compute. */
+ * made is recorded once the ranks compute. */
 static enum err_code turn(struct driver *d, int *idle, struct err *e)
 {
     struct scheduler_output out;
@@ -411,9 +411,9 @@ static enum err_code turn(struct driver *d, int *idle, struct err *e)
 
     if (d->n_sent == 0)
         TRY(plan_step(d, e));
-    TRY(plan_ahead(d, e));
     show_counts(d);
     push_entry(d);
+    TRY(plan_ahead(d, e));
     *idle = d->n_sent == 0;
     if (*idle)
         return ERR_OK;

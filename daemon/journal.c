@@ -632,8 +632,8 @@ void journal_push(struct journal *j, struct journal_entry *x)
         if (!j->oldest_ms)
             j->oldest_ms = clock_monotonic_ms();
     }
-    pthread_cond_signal(&j->work);
     pthread_mutex_unlock(&j->lock);
+    pthread_cond_signal(&j->work); /* who wakes finds the lock free */
 }
 
 int journal_ok(struct journal *j, char *why, size_t size)
