@@ -38,6 +38,7 @@ struct client_wire {
     int fd;
     const char *why; /* the last attempt failed */
     int64_t tried_ms;
+    size_t n_heard; /* of the greeting */
 
     uint8_t *out; /* [n_out] of cap_out: the question's frame, sent so far */
     size_t n_out, cap_out, sent;
@@ -133,7 +134,7 @@ static void apart(struct client_wire *w, const char *why)
     w->fd = -1;
     w->state = APART;
     w->why = why;
-    w->sent = w->n_in = w->used = 0;
+    w->sent = w->n_in = w->used = w->n_heard = 0;
 }
 
 static void apart_errno(struct client_wire *w, int error)
@@ -206,13 +207,16 @@ static void greet(struct client_wire *w)
 static void hear_greeting(struct client_wire *w)
 {
     uint8_t theirs[SP_GREETING];
-    ssize_t n = recv(w->fd, theirs, sizeof theirs, MSG_PEEK); /* until all of it is there */
+    ssize_t n = recv(w->fd, theirs, SP_GREETING - w->n_heard, 0);
 
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return;
-    if (n <= 0 || memcmp(theirs, sp_answerer, (size_t)n) != 0)
+    if (n <= 0 || memcmp(theirs, sp_answerer + w->n_heard, (size_t)n) != 0) {
         apart(w, "whoever listens there does not greet like latentd");
-    else if (n == SP_GREETING && recv(w->fd, theirs, sizeof theirs, 0) == n)
+        return;
+    }
+    w->n_heard += (size_t)n;
+    if (w->n_heard == SP_GREETING)
         w->state = TOGETHER;
 }
 

@@ -15,6 +15,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -369,7 +370,16 @@ static void each_thread_has_its_connection(void **state)
 
 /* ---- A bad server --------------------------------------------------------- */
 
-enum badness { LOSE_FIRST, SEND_TWICE, SEND_GARBAGE, SEND_VERSION_2, JUMP, NEVER, OTHER_BODY };
+enum badness {
+    LOSE_FIRST,
+    GREET_SLOWLY,
+    SEND_TWICE,
+    SEND_GARBAGE,
+    SEND_VERSION_2,
+    JUMP,
+    NEVER,
+    OTHER_BODY
+};
 
 static struct bad {
     enum badness how;
@@ -425,7 +435,12 @@ static void bad_connection(int fd)
     size_t n = 0;
     struct pollfd p = { .fd = fd, .events = POLLIN };
 
-    (void)!send(fd, sp_answerer, SP_GREETING, MSG_NOSIGNAL);
+    size_t first = bad.how == GREET_SLOWLY ? 3 : SP_GREETING;
+    (void)!send(fd, sp_answerer, first, MSG_NOSIGNAL);
+    if (first < SP_GREETING) {
+        usleep(400000);
+        (void)!send(fd, sp_answerer + first, SP_GREETING - first, MSG_NOSIGNAL);
+    }
     if (recv(fd, in, SP_GREETING, MSG_WAITALL) != SP_GREETING)
         return;
     while (!bad.stop) {
@@ -508,6 +523,16 @@ static void a_lost_answer_is_asked_for_again(void **state)
     (void)state;
     assert_int_equal(next_from_bad(LOSE_FIRST, &e), LATENT_OK);
     assert_true(bad.n_questions >= 2);
+}
+
+static void half_a_greeting_is_waited_for(void **state)
+{
+    struct latent_error e;
+    clock_t begin = clock();
+
+    (void)state;
+    assert_int_equal(next_from_bad(GREET_SLOWLY, &e), LATENT_OK);
+    assert_true(clock() - begin < CLOCKS_PER_SEC / 5); /* asleep */
 }
 
 static void wrong_answers_are_told(void **state)
@@ -609,6 +634,7 @@ int main(void)
         cmocka_unit_test(a_stream_survives_restarts),
         cmocka_unit_test(each_thread_has_its_connection),
         cmocka_unit_test(a_lost_answer_is_asked_for_again),
+        cmocka_unit_test(half_a_greeting_is_waited_for),
         cmocka_unit_test(wrong_answers_are_told),
         cmocka_unit_test(waiting_has_an_end),
         cmocka_unit_test(nobody_there_is_told_soon),
