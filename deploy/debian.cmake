@@ -46,7 +46,7 @@ set(CPACK_DEBIAN_LIBLATENT-DEV_PACKAGE_NAME liblatent-dev)
 set(CPACK_DEBIAN_LIBLATENT-DEV_PACKAGE_SECTION libdevel)
 set(CPACK_DEBIAN_LIBLATENT-DEV_PACKAGE_SHLIBDEPS OFF)
 set(CPACK_DEBIAN_LIBLATENT-DEV_PACKAGE_DEPENDS
-	"liblatent0 (= ${PROJECT_VERSION}), libnanomsg-dev, libprotobuf-c-dev")
+	"liblatent0 (= ${PROJECT_VERSION}), libprotobuf-c-dev")
 set(CPACK_COMPONENT_LIBLATENT-DEV_DESCRIPTION
 "development files of liblatent
 Header, archive, pkg-config file and manual page of the client library of the

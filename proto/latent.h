@@ -14,9 +14,8 @@
  *     latent_close(&c);
  *
  * Errors are values: every function that can fail returns an enum latent_code, LATENT_OK being 0,
- * and fills *e, which must not be NULL.  Nothing here exits, prints or raises a signal.  But
- * connect to endpoints that you trust: nanomsg 1.1.5 aborts the process where a frame on ipc:// is
- * of an unknown type, which latentd never sends.
+ * and fills *e, which must not be NULL.  Nothing here exits, prints, raises a signal or starts a
+ * thread, whatever the other side sends.
  *
  * Answers point into the connection: what a call returns by pointer is valid until the next call
  * on the same connection.
