@@ -263,12 +263,13 @@ struct take_up {
 
 /* The calendar says how long the daemon was away.  Where it has been set back since, no request
  * gets more time than it asked for. */
-static int64_t deadline_after(int64_t ms, int64_t accepted_ms)
+static void set_times(struct request *r, int64_t accepted_ms)
 {
-    int64_t away = clock_unix_ms() - accepted_ms;
-    int64_t at = clock_monotonic_ms() + ms - (away > 0 ? away : 0);
+    int64_t away = clock_unix_ms() - accepted_ms, ms = r->spec.deadline_ms;
 
-    return ms == 0 ? 0 : at > 0 ? at : 1;
+    r->view.accepted_ms = accepted_ms;
+    r->accepted_at_ms = clock_monotonic_ms() - (away > 0 ? away : 0);
+    r->deadline_ms = ms == 0 ? 0 : r->accepted_at_ms + ms > 0 ? r->accepted_at_ms + ms : 1;
 }
 
 /* One live request of the journal. */
@@ -291,8 +292,7 @@ static int take_up_row(void *arg, const struct journal_row *row)
     for (int64_t i = 0; i < row->n_tokens && rc == ERR_OK; i++)
         rc = request_push(r, b, row->tokens[i], &stopped, t->e);
     r->view.state = REQUEST_WAITING;
-    r->view.accepted_ms = row->accepted_ms;
-    r->deadline_ms = deadline_after(r->spec.deadline_ms, row->accepted_ms);
+    set_times(r, row->accepted_ms);
     r->view.n_produced = r->n_tokens;
     if (rc != ERR_OK || book_keep(b, r, 1)) {
         request_free(r);

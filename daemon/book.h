@@ -23,7 +23,8 @@ struct request {
     struct request_spec spec; /* its arrays lie in `memory` */
     struct str blob;          /* the spec as the journal has it */
     char *memory;
-    int64_t deadline_ms; /* on the monotonic clock, which nobody sets; 0: none */
+    /* On the monotonic clock, which nobody sets.  deadline_ms: 0: none. */
+    int64_t accepted_at_ms, deadline_ms;
     /* What is visible: state, counts, times. */
     struct request_view view;
     int32_t *tokens; /* [n_tokens] of cap, those not yet visible too */

@@ -147,7 +147,8 @@ static enum answer enter(struct requests *b, const struct request_spec *spec, st
     b->next_number++;
     r->view.state = REQUEST_RECORDING;
     r->view.accepted_ms = x->ms;
-    r->deadline_ms = spec->deadline_ms ? clock_monotonic_ms() + spec->deadline_ms : 0;
+    r->accepted_at_ms = clock_monotonic_ms();
+    r->deadline_ms = spec->deadline_ms ? r->accepted_at_ms + spec->deadline_ms : 0;
     x->number = r->number;
     (void)snprintf(x->id, sizeof x->id, "%s", spec->id);
     x->spec = blob;

@@ -90,7 +90,8 @@ struct link_begin {
 };
 
 /* For every token of the step with want_logits, in batch order: the token sampled to follow it.
- * bad_layer as in struct batch_token: then `token` is -1. */
+ * bad_layer as in struct batch_token: then `token` is -1.  Beyond what that knows, the last layer
+ * + 2: bias and penalties left none to choose. */
 struct link_sample {
     int32_t seq;
     int64_t pos; /* of the new token */

@@ -96,14 +96,14 @@ static enum err_code choose(struct serve *s, const struct batch_token *t, const 
 {
     struct seat *seat = &s->seats[t->seq];
     const struct link_begin *b = &seat->begin;
-    const int output_layer = s->plan->model->hp.n_layers + 1; /* what the output is called */
+    const int no_choice = s->plan->model->hp.n_layers + 2; /* see struct link_sample */
     struct err why;
 
     *out = (struct link_sample){
         .seq = t->seq, .pos = t->pos + 1, .token = -1, .bad_layer = t->bad_layer
     };
     if (t->bad_layer || seat->lost) {
-        out->bad_layer = t->bad_layer ? t->bad_layer : output_layer;
+        out->bad_layer = t->bad_layer ? t->bad_layer : no_choice;
         seat->lost = 1;
         return ERR_OK;
     }
@@ -117,7 +117,7 @@ static enum err_code choose(struct serve *s, const struct batch_token *t, const 
         return push_history(seat, out->token, e);
     log_warn("sequence %d, position %" PRId64 ": %s", t->seq, t->pos + 1, why.msg);
     out->token = -1;
-    out->bad_layer = output_layer;
+    out->bad_layer = no_choice;
     seat->lost = 1;
     return ERR_OK;
 }
