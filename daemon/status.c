@@ -219,7 +219,7 @@ void status_note_step(struct status *s, int computed, double round_us, double st
 void status_note_first_token(struct status *s, double seconds)
 {
     pthread_mutex_lock(&s->lock);
-    observe(&s->first_token, seconds > 0 ? seconds : 0); /* the calendar may be set back */
+    observe(&s->first_token, seconds);
     pthread_mutex_unlock(&s->lock);
 }
 

@@ -55,7 +55,7 @@ void chat_pieces_parse(struct chat_pieces *p, const char *string, struct gguf_st
         add(p, PIECE_TEXT, at, len);
         at += len;
         if (*at == MARK("")[0]) {
-            len = strcspn(++at, MARK("") + 1);
+            len = strcspn(++at, &MARK("")[1]);
             add(p, PIECE_MARK, at, len);
             at += len + 1;
         } else if (*at == *BOS) {

@@ -221,14 +221,17 @@ static int find_missing(struct siblings *s)
     return f && known && gone ? (int)(gone - s->alive) : -1;
 }
 
-/* Said by the first of those that are there. */
+/* Said by the first of those that are there.  The others let it speak: mpirun ends all at once
+ * when one has left. */
 static void say_missing(const struct siblings *s, int local)
 {
     const char *first = memchr(s->alive, 1, (size_t)s->n);
     char host[65] = "", name[40];
 
-    if (!first || first - s->alive != number_of("OMPI_COMM_WORLD_LOCAL_RANK"))
+    if (!first || first - s->alive != number_of("OMPI_COMM_WORLD_LOCAL_RANK")) {
+        (void)sleep(2 * LOOK_S);
         return;
+    }
     (void)gethostname(host, sizeof host - 1);
     if (s->rank_of[local] >= 0)
         (void)snprintf(name, sizeof name, "rank %d", s->rank_of[local]);
