@@ -2,7 +2,6 @@
 /* base/priority.c - see priority.h.  What the system refuses is done without. */
 #include "base/priority.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
 #include <stdint.h>
@@ -21,13 +20,15 @@ struct attributes {
     uint64_t turn_ns, deadline_ns, period_ns;
 };
 
+/* Who was started with a policy of its own, by chrt(1) or a service manager, keeps it. */
 static void set(int policy, int nice_value, uint64_t turn_ns)
 {
     struct attributes a = {
         .size = sizeof a, .policy = (uint32_t)policy, .nice = nice_value, .turn_ns = turn_ns
     };
 
-    (void)syscall(SYS_sched_setattr, 0, &a, 0);
+    if (sched_getscheduler(0) == SCHED_OTHER)
+        (void)syscall(SYS_sched_setattr, 0, &a, 0);
 }
 
 void priority_short_turns(void)
@@ -35,21 +36,14 @@ void priority_short_turns(void)
     set(SCHED_OTHER, getpriority(PRIO_PROCESS, 0), SHORT_TURN_NS);
 }
 
-/* "5" for 5: one digit is enough for who is polite. */
-static void write_digit(int fd, int value)
-{
-    char digit = (char)('0' + (value < 0 ? 0 : value > 9 ? 9 : value));
-
-    (void)!write(fd, &digit, 1);
-}
-
 void priority_give_way(int nice_by)
 {
     int fd = open("/proc/self/autogroup", O_WRONLY | O_CLOEXEC);
+    char digit = (char)('0' + nice_by); /* as text */
 
     set(SCHED_BATCH, getpriority(PRIO_PROCESS, 0) + nice_by, 0);
     if (fd < 0)
         return;
-    write_digit(fd, nice_by);
+    (void)!write(fd, &digit, 1);
     close(fd);
 }

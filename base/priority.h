@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* base/priority.h - who comes first on a processor that all want. */
+/* base/priority.h - who comes first on a processor that all want.
+ *
+ * Neither function changes a process that was started with a scheduling policy of its own.
+ */
 #ifndef BASE_PRIORITY_H
 #define BASE_PRIORITY_H
 
@@ -7,8 +10,8 @@
  * asks for short turns, which Linux 6.12 and later give soon. */
 void priority_short_turns(void);
 
-/* The calling process, and those that it starts, computes for long: it gets `nice` above what it
- * has, as does its session where the kernel weighs sessions against each other (sched(7),
+/* The calling process, and those that it starts, computes for long: its nice value rises by nice_by
+ * (0 to 9), as does its session where the kernel weighs sessions against each other (sched(7),
  * autogroup; so after setsid), and takes the processor from nobody when it wakes.  Takes no lock:
  * may be called between fork and exec. */
 void priority_give_way(int nice_by);

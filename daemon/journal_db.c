@@ -208,7 +208,7 @@ static enum err_code still_there(struct journal_db *db, struct err *e)
                    path);
 }
 
-/* One row is a transaction by itself, at two thirds of the cost. */
+/* One row is a transaction by itself, without two more statements. */
 static int is_one_row(const struct journal_entry *list)
 {
     return !list->next && (list->spec.len > 0 || list->n_ends == 0);

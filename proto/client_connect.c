@@ -7,12 +7,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/utf8.h"
 #include "proto/client_parts.h"
 
-enum { STEP_MS = 100, ANSWER_MAX = 1 << 20 };
+enum { STEP_MS = 100 };
 
 /* ---- Errors ------------------------------------------------------------- */
 
@@ -65,14 +64,6 @@ const char *latent_code_name(enum latent_code code)
     return "unknown";
 }
 
-static int64_t now_ms(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
-
 /* ---- Opening ------------------------------------------------------------ */
 
 /* The waiting function, if there is one, says that nobody waits any longer. */
@@ -83,10 +74,10 @@ static int is_over(const struct latent *c)
 
 static enum latent_code wait_connected(const struct latent *c, struct latent_error *e)
 {
-    int64_t begin = now_ms(), left = c->connect_ms;
+    int64_t begin = client_now_ms(), left = c->connect_ms;
 
     while (!client_wire_connect(c->wire, left < STEP_MS ? (int)left : STEP_MS)) {
-        left = begin + c->connect_ms - now_ms();
+        left = begin + c->connect_ms - client_now_ms();
         if (left <= 0)
             return client_fail(e, LATENT_UNREACHABLE, "%s: %s", c->endpoint,
                                client_wire_why(c->wire));
@@ -174,7 +165,7 @@ static enum latent_code send_question(struct latent *c, const Latentd__Envelope 
 static enum latent_code receive(const struct latent *c, const uint8_t **bytes, size_t *n,
                                 struct latent_error *e)
 {
-    int64_t begin = now_ms(), left = STEP_MS;
+    int64_t begin = client_now_ms(), left = STEP_MS;
     int got;
 
     while ((got = client_wire_await(c->wire, left < STEP_MS ? (int)left : STEP_MS, c->resend_ms,
@@ -182,7 +173,7 @@ static enum latent_code receive(const struct latent *c, const uint8_t **bytes, s
         if (is_over(c))
             return client_fail(e, LATENT_STOPPED, "%s: no longer waited for", c->endpoint);
         if (c->answer_ms)
-            left = begin + c->answer_ms - now_ms();
+            left = begin + c->answer_ms - client_now_ms();
         if (left <= 0)
             return client_fail(
                 e, LATENT_TIMEOUT, "%s: no answer within %u ms; %s", c->endpoint, c->answer_ms,
@@ -221,7 +212,7 @@ enum latent_code client_ask(struct latent *c, const Latentd__Envelope *q,
         return rc;
     }
     envelope_free(&c->answer);
-    enum err_code read = envelope_decode(&c->answer, bytes, n, ANSWER_MAX, NULL, &inner);
+    enum err_code read = envelope_decode(&c->answer, bytes, n, CLIENT_ANSWER_MAX, NULL, &inner);
     if (read == ERR_UNSUPPORTED)
         return client_fail(e, LATENT_BAD_VERSION, "%s: %s", c->endpoint, inner.msg);
     if (read != ERR_OK)

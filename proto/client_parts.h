@@ -3,9 +3,13 @@
 #ifndef PROTO_CLIENT_PARTS_H
 #define PROTO_CLIENT_PARTS_H
 
+#include <time.h>
+
 #include "proto/client_wire.h"
 #include "proto/envelope.h"
 #include "proto/latent.h"
+
+enum { CLIENT_ANSWER_MAX = 1 << 20 }; /* bytes: the protocol's promise */
 
 struct latent {
     struct client_wire *wire;
@@ -28,6 +32,14 @@ void client_question(const struct latent *c, Latentd__Envelope *q, Latentd__Meth
 /* Asks, and waits for the answer with the body `want`; it is c->answer then. */
 enum latent_code client_ask(struct latent *c, const Latentd__Envelope *q,
                             Latentd__Envelope__BodyCase want, struct latent_error *e);
+
+static inline int64_t client_now_ms(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
 
 /* A field of text that may be absent. */
 static inline const char *client_text(const char *s)

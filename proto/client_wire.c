@@ -14,16 +14,14 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "proto/client_parts.h"
 #include "proto/sp.h"
 
 enum {
-    ANSWER_MAX = 1 << 20, /* the protocol's promise */
-    RETRY_MS = 100,       /* from one attempt to connect to the next */
-    ATTEMPT_MS = 5000,    /* then an attempt has failed */
+    RETRY_MS = 100,    /* from one attempt to connect to the next */
+    ATTEMPT_MS = 5000, /* then an attempt has failed */
     FIRST_ROOM = 4096,
 };
 
@@ -48,14 +46,6 @@ struct client_wire {
     uint8_t *in; /* [n_in] of cap_in; `used` of it is an answer that was given out */
     size_t n_in, cap_in, used;
 };
-
-static int64_t now_ms(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
 
 /* ---- The endpoint --------------------------------------------------------- */
 
@@ -87,7 +77,7 @@ enum latent_code client_wire_open(struct client_wire **out, const char *endpoint
         return client_fail(e, LATENT_NO_MEMORY, "connection: no memory");
     w->fd = -1;
     w->why = "not tried yet";
-    w->tried_ms = now_ms() - RETRY_MS;
+    w->tried_ms = client_now_ms() - RETRY_MS;
     w->tcp = strncmp(endpoint, "tcp://", 6) == 0;
     if (w->tcp) {
         bad = split_address(w, endpoint + 6);
@@ -171,7 +161,7 @@ static void begin(struct client_wire *w)
     socklen_t n = sizeof sun;
     int one = 1;
 
-    w->tried_ms = now_ms();
+    w->tried_ms = client_now_ms();
     if (w->tcp) {
         if (next_host(w))
             return;
@@ -234,7 +224,7 @@ static int wait_for(const struct client_wire *w, short events, int64_t ms, int *
 /* One step towards a connection, within `ms`.  Returns whether a signal came. */
 static int approach(struct client_wire *w, int64_t ms)
 {
-    int64_t pause = w->tried_ms + RETRY_MS - now_ms();
+    int64_t pause = w->tried_ms + RETRY_MS - client_now_ms();
     int interrupted = 0;
 
     if (w->state == APART && pause > 0)
@@ -243,16 +233,16 @@ static int approach(struct client_wire *w, int64_t ms)
         begin(w);
     else if (wait_for(w, w->state == CONNECTING ? POLLOUT : POLLIN, ms, &interrupted))
         (w->state == CONNECTING ? greet : hear_greeting)(w);
-    else if (!interrupted && now_ms() - w->tried_ms > ATTEMPT_MS)
+    else if (!interrupted && client_now_ms() - w->tried_ms > ATTEMPT_MS)
         apart_errno(w, ETIMEDOUT);
     return interrupted;
 }
 
 int client_wire_connect(struct client_wire *w, int ms)
 {
-    int64_t until = now_ms() + ms, left;
+    int64_t until = client_now_ms() + ms, left;
 
-    while (w->state != TOGETHER && (left = until - now_ms()) > 0)
+    while (w->state != TOGETHER && (left = until - client_now_ms()) > 0)
         if (approach(w, left))
             break;
     return w->state == TOGETHER;
@@ -310,7 +300,7 @@ static void send_more(struct client_wire *w)
         if (n < 0)
             return;
         w->sent += (size_t)n;
-        w->asked_ms = now_ms();
+        w->asked_ms = client_now_ms();
     }
 }
 
@@ -319,7 +309,7 @@ static int receive_more(struct client_wire *w)
 {
     if (w->n_in == w->cap_in) {
         size_t cap = w->cap_in ? 2 * w->cap_in : FIRST_ROOM;
-        uint8_t *grown = cap <= 2 * ANSWER_MAX ? realloc(w->in, cap) : NULL;
+        uint8_t *grown = cap <= 2 * CLIENT_ANSWER_MAX ? realloc(w->in, cap) : NULL;
         if (!grown)
             return -1;
         w->in = grown;
@@ -344,7 +334,7 @@ static int find_answer(struct client_wire *w, struct sp_frame *f)
         memmove(w->in, w->in + w->used, w->n_in - w->used);
         w->n_in -= w->used;
         w->used = 0;
-        n = sp_read(f, w->tcp, w->in, w->n_in, ANSWER_MAX);
+        n = sp_read(f, w->tcp, w->in, w->n_in, CLIENT_ANSWER_MAX);
         if (n <= 0)
             return (int)n;
         if (f->n_id != 4)
@@ -361,16 +351,16 @@ static int find_answer(struct client_wire *w, struct sp_frame *f)
 int client_wire_await(struct client_wire *w, int ms, unsigned resend_ms, const uint8_t **answer,
                       size_t *n)
 {
-    int64_t until = now_ms() + ms, left;
+    int64_t until = client_now_ms() + ms, left;
     int interrupted = 0;
 
-    while (!interrupted && (left = until - now_ms()) > 0) {
+    while (!interrupted && (left = until - client_now_ms()) > 0) {
         struct sp_frame f;
         if (w->state != TOGETHER) {
             interrupted = approach(w, left);
             continue;
         }
-        if (w->sent == w->n_out && now_ms() - w->asked_ms > resend_ms)
+        if (w->sent == w->n_out && client_now_ms() - w->asked_ms > resend_ms)
             w->sent = 0;
         send_more(w);
         if (w->state != TOGETHER)
