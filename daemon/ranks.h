@@ -25,6 +25,7 @@ struct ranks_options {
     int in_job;          /* of mpirun: rank 0 is started here, the others there, and not again */
     const char *launch;  /* words of --launch, or NULL */
     const char *run_dir; /* for what mpirun leaves lying; emptied at each start */
+    int start_ms;        /* in which rank 0 must report under mpirun; 0: 180000 */
     /* Rank 0 is there: takes the link. */
     void (*on_link)(void *arg, int fd);
     void *on_link_arg;

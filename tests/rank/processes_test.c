@@ -219,8 +219,10 @@ static void kill_one(int number, double *slowest)
 }
 
 /* One kill at any moment from the start of mpirun on, when there may be no group yet: then a rank
- * that is stopped is missed at the end of the time for the start, here 16 s; and mpirun, which two
- * ranks leave at once then, takes some seconds to end one that does not hear it. */
+ * that is stopped is missed at the end of the time for the start, here 16 s.  Two ranks leave
+ * mpirun at once then, and some 2 in 100 of Open MPI 4.1.4 wait for a lock of their own for ever
+ * after all ranks are gone (latentd ends those: daemon/ranks.h); here all lines and no rank are
+ * enough. */
 static void kill_early(int number)
 {
     static struct mpi_job j;
@@ -238,6 +240,7 @@ static void kill_early(int number)
     kill(pids[chance(3)], number_of_signal);
     double limit_s = number_of_signal == SIGSTOP ? 16 + end_s : DEADLINE_MS * 1e-3;
     int ended = job_read(&j, NULL, 0, limit_s + end_s), gone = job_gone(pids, n, 0.5);
+    ended |= strstr(j.text, "not all ranks have come") != NULL;
     job_end(&j, pids, n);
     if (!ended || !gone || job_exit(&j) == 0)
         fail_msg("early kill %d: ended %d, gone %d, exit %d: %s", number, ended, gone, job_exit(&j),
