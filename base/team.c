@@ -7,13 +7,21 @@
 #include <xmmintrin.h>
 #endif
 
+static int count_cores(void)
+{
+    cpu_set_t set;
+
+    return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+}
+
 void team_init(struct team *t, int n_threads)
 {
-    if (n_threads <= 0) {
-        cpu_set_t set;
-        n_threads = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-    }
-    t->n_threads = n_threads < 1 ? 1 : n_threads;
+    t->n_threads = n_threads > 0 ? n_threads : count_cores();
+}
+
+int team_is_crowded(int n_teams, int n_threads)
+{
+    return (int64_t)n_teams * n_threads > count_cores();
 }
 
 void team_flush_denormals(void)

@@ -23,6 +23,11 @@ typedef void team_fn(void *arg, int thread, int n_threads);
 /* n_threads <= 0 takes the cores of this process's affinity mask. */
 void team_init(struct team *t, int n_threads);
 
+/* Whether n_teams of so many threads each have more of them than this process has cores: those that
+ * wait must sleep at once then (OMP_WAIT_POLICY=passive), not look for work for a while.  Of
+ * n_threads <= 0 they have not. */
+int team_is_crowded(int n_teams, int n_threads);
+
 /* Returns when every thread has returned from fn.  Not reentrant for one team. */
 void team_run(const struct team *t, team_fn *fn, void *arg);
 

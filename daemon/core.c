@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/team.h"
 #include "daemon/book.h"
 #include "daemon/driver.h"
 #include "daemon/journal.h"
@@ -139,6 +140,8 @@ static enum err_code start_ranks(struct core *d, struct err *e)
                                .words = d->words.v,
                                .n_words = (int)d->words.n,
                                .n_ranks = planning_ranks(d->opt),
+                               .crowded = !d->opt->launch && team_is_crowded(planning_ranks(d->opt),
+                                                                             (int)d->opt->threads),
                                .launch = d->opt->launch,
                                .in_job = d->job.rank >= 0,
                                .run_dir = d->run_dir,

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/priority.h"
 #include "daemon/clock.h"
 #include "daemon/driver_parts.h"
 
@@ -173,6 +174,7 @@ static void *run(void *arg)
 {
     struct driver *d = arg;
 
+    priority_at_once();
     while (!driver_is_stopping(d)) {
         struct err e = { 0 };
         int64_t next_ms;

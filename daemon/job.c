@@ -9,11 +9,12 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/team.h"
 #include "daemon/launch.h"
 #include "rank/comm.h"
 
 /* Only rank 0 needs an address and a token: the others follow it. */
-static enum err_code become_rank(struct options *o, struct err *e)
+static enum err_code become_rank(struct options *o, const struct comm_job *job, struct err *e)
 {
     struct text_list words = { 0 };
     char program[PATH_MAX];
@@ -26,7 +27,8 @@ static enum err_code become_rank(struct options *o, struct err *e)
     argv[0] = program;
     for (size_t i = 0; i < words.n; i++)
         argv[1 + i] = words.v[i];
-    (void)setenv("OMP_WAIT_POLICY", "passive", 0);
+    if (team_is_crowded(job->one_host ? job->size : 1, (int)o->threads))
+        (void)setenv("OMP_WAIT_POLICY", "passive", 0);
     (void)execv(program, (char *const *)argv);
     free(argv);
     free(words.v);
@@ -49,7 +51,7 @@ enum err_code job_join(struct options *o, struct err *e)
                        "--ranks %lld: mpirun has started %d; leave --ranks out, or give mpirun -np",
                        (long long)o->ranks, job.size);
     if (job.rank > 0)
-        return become_rank(o, e);
+        return become_rank(o, &job, e);
     pid_t parent = getppid();
     (void)prctl(PR_SET_PDEATHSIG, SIGTERM); /* an mpirun that was killed */
     if (getppid() != parent)

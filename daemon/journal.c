@@ -19,6 +19,7 @@
 
 #include "base/array.h"
 #include "base/log.h"
+#include "base/priority.h"
 #include "daemon/clock.h"
 #include "daemon/journal_db.h"
 
@@ -457,6 +458,7 @@ static void *run_writer(void *arg)
     struct journal *j = arg;
     int stopping = 0;
 
+    priority_at_once();
     while (!stopping) {
         struct timespec until = clock_in_ms(!j->ok ? RETRY_MS : j->tidied_ms ? TIDY_MS : 0);
         pthread_mutex_lock(&j->lock);

@@ -24,6 +24,7 @@
 
 enum {
     MAX_WORDS = 256,
+    MAX_ENV = 5,
     FIRST_WAIT_MS = 100, /* before the next start; doubled each time up to */
     MAX_WAIT_MS = 30000,
     STEADY_MS = 60000, /* a group that lived so long starts the doubling anew */
@@ -213,13 +214,17 @@ static void drain_output(struct ranks *r)
 static enum err_code start(struct ranks *r, struct err *e)
 {
     /* mpirun refuses root without these; whoever made a root of latentd meant it. */
-    const char *env[] = { r->door.token_word, "OMPI_ALLOW_RUN_AS_ROOT=1",
-                          "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1", "OMP_WAIT_POLICY=passive",
-                          "LATENTD_JOB=1" }; /* this one only there */
-    int direct = r->words[0] == r->opt.program, all = sizeof env / sizeof *env;
+    const char *env[MAX_ENV] = { r->door.token_word, "OMPI_ALLOW_RUN_AS_ROOT=1",
+                                 "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1" };
+    int n_env = 3, direct = r->words[0] == r->opt.program;
+
+    if (r->opt.crowded)
+        env[n_env++] = "OMP_WAIT_POLICY=passive";
+    if (r->opt.in_job)
+        env[n_env++] = "LATENTD_JOB=1"; /* this one only there */
     struct launch l = { .argv = r->words,
                         .more_env = env,
-                        .n_more_env = r->opt.in_job ? all : all - 1,
+                        .n_more_env = n_env,
                         .death_signal = direct ? SIGKILL : SIGTERM };
 
     r->started_ms = clock_monotonic_ms();

@@ -22,6 +22,7 @@ struct ranks_options {
     const char *program;      /* path of latentd-rank */
     const char *const *words; /* [n_words], its options */
     int n_words, n_ranks;
+    int crowded;         /* more threads than cores: those that wait must sleep at once */
     int in_job;          /* of mpirun: rank 0 is started here, the others there, and not again */
     const char *launch;  /* words of --launch, or NULL */
     const char *run_dir; /* for what mpirun leaves lying; emptied at each start */

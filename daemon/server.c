@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/priority.h"
 #include "daemon/server_parts.h"
 #include "rank/dial.h"
 
@@ -124,6 +125,7 @@ static void *run_loop(void *arg)
     struct epoll_event events[EVENTS];
     double now_s = clock_seconds();
 
+    priority_at_once();
     while (!is_stopping(s)) {
         int n = epoll_wait(s->epoll, events, EVENTS, timeout_ms(s, now_s));
         now_s = clock_seconds();

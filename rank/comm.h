@@ -37,7 +37,7 @@ struct comm_options {
                                 steps): hung; default 30000                                    */
     int start_ms;            /* mpi: all ranks have come within it; default 120000             */
     int n_threads;           /* of this rank's team; default 1                                 */
-    int spin_us;             /* how long a wait spins before it sleeps; -1: 200 where all threads
+    int spin_us;             /* how long a wait spins before it sleeps; -1: 1000 where all threads
                                 of the host have a core of their own, otherwise 5              */
     int64_t max_rows, width; /* of comm_settle; 0: said later with comm_reserve                */
     int heed_signals; /* mpi: SIGTERM, SIGINT or SIGHUP to any rank ends all of them        */

@@ -9,7 +9,7 @@
 #include "base/arena.h"
 #include "rank/comm_room.h"
 
-enum { SPIN_US_ALONE = 200, SPIN_US_CROWDED = 5, MEDIAN_STEPS = 20 };
+enum { SPIN_US_ALONE = 1000, SPIN_US_CROWDED = 5, MEDIAN_STEPS = 20 };
 
 void comm_options_default(struct comm_options *o)
 {

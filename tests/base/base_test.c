@@ -94,6 +94,18 @@ static void team_covers_every_item_once(void **state)
     }
 }
 
+static void crowds_are_more_threads_than_cores(void **state)
+{
+    struct team all;
+
+    (void)state;
+    team_init(&all, 0);
+    assert_false(team_is_crowded(1, all.n_threads));
+    assert_true(team_is_crowded(1, all.n_threads + 1));
+    assert_true(team_is_crowded(all.n_threads + 1, 1));
+    assert_false(team_is_crowded(1000, 0)); /* these share the cores */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -102,6 +114,7 @@ int main(void)
         cmocka_unit_test(distance_counts_edits),
         cmocka_unit_test(arena_refuses_what_does_not_fit),
         cmocka_unit_test(team_covers_every_item_once),
+        cmocka_unit_test(crowds_are_more_threads_than_cores),
     };
     return cmocka_run_group_tests_name("base", tests, NULL, NULL);
 }
