@@ -127,7 +127,7 @@ enum err_code book_add_token(struct requests *b, struct request *r, int32_t toke
     pthread_mutex_lock(&b->lock);
     if (r->ending == REASON_NONE) {
         rc = request_push(r, b, token, &stopped, e);
-        if (rc == ERR_OK && journal_entry_add_token(x, r->number, token))
+        if (rc == ERR_OK && journal_entry_add_token(x, r->number, r->n_tokens - 1, token))
             rc = err_set(e, ERR_NOMEM, "no memory for the tokens of a step");
         if (!r->first_token_ms)
             r->first_token_ms = x->ms;
@@ -220,7 +220,7 @@ static void end_settled(struct requests *b, const struct journal_end *end, int64
 
 static void step_settled(struct requests *b, const struct journal_entry *x)
 {
-    for (int i = 0; i < x->n_tokens; i++) {
+    for (int i = 0; i < x->n_tokens && !x->shown; i++) {
         struct request *r = book_find(b, x->tokens[i].number);
         if (!r)
             continue;

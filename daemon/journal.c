@@ -1,302 +1,35 @@
 /* SPDX-License-Identifier: MIT */
-/* daemon/journal.c - the thread of the journal, its queue, its directory; see journal.h.
+/* daemon/journal.c - the threads of the journal and its queue; see journal.h.
  *
- * Reading order: the directory; reading back; what is forgotten; the two threads; the
- * interface.
+ * Reading order: notes; the writer; checkpoints; the interface.
  */
-#include "daemon/journal.h"
-
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "base/array.h"
 #include "base/log.h"
 #include "base/priority.h"
 #include "daemon/clock.h"
-#include "daemon/journal_db.h"
+#include "daemon/journal_parts.h"
 
-enum { MAX_UNRECORDED = 64, MAX_AGE_MS = 1000, RETRY_MS = 1000, TIDY_MS = 30000 };
-enum { CHECKPOINT_MS = 1000, PATH_SIZE = 4096 };
+enum {
+    MAX_UNRECORDED = 64,
+    MAX_AGE_MS = 1000,
+    RETRY_MS = 1000,
+    TIDY_MS = 30000,
+    CHECKPOINT_MS = 1000,
+    GATHER_MS = 100, /* steps that are shown already wait so long for others, or until they are */
+    GATHER_STEPS = 32,
+};
 #define RESTART_BYTES (64LL << 20)
 
-/* A request that runs, and the first step row that has a token of it. */
-struct span {
-    int64_t number, first_seq; /* 0: none yet */
-    int32_t *tokens;           /* [n] of cap, while the file is read back */
-    int64_t n, cap;
-};
-
-struct journal {
-    struct journal_options opt;
-    char path[PATH_SIZE];
-    int lock_fd;
-    struct journal_db writer, finder, lister; /* a list may take long, and nobody waits for it */
-    pthread_mutex_t finder_lock, lister_lock;
-    int64_t next_number;
-
-    pthread_t thread, checkpoint_thread;
-    int started, checkpoint_started;
-    journal_settled_fn *settled;
-    void *settled_arg;
-
-    /* The writer's own. */
-    struct span *spans; /* [n_spans], ascending numbers */
-    int n_spans, cap_spans;
-    int64_t last_seq, tidied_ms;
-
-    /* Guarded by lock. */
-    pthread_mutex_t lock;
-    pthread_cond_t work, room, checkpoint;
-    struct journal_entry *queue, **queue_end;
-    struct meta {
-        struct meta *next;
-        char key[32], value[256];
-    } * metas;
-    int n_unrecorded; /* steps in the queue or being written */
-    int64_t oldest_ms;
-    int stopping, hurry, ok;
-    char why[256];
-};
-
-/* ---- The directory -------------------------------------------------------- */
-
-/* The lock decides who lives: a process that is gone holds none. */
-static enum err_code lock_directory(struct journal *j, struct err *e)
-{
-    struct flock l = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
-    char path[PATH_SIZE];
-
-    if (mkdir(j->opt.dir, 0700) && errno != EEXIST)
-        return err_sys(e, "state directory %s: cannot be made", j->opt.dir);
-    (void)snprintf(path, sizeof path, "%s/lock", j->opt.dir);
-    j->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    if (j->lock_fd < 0)
-        return err_sys(e, "state directory %s: cannot be written", j->opt.dir);
-    if (fcntl(j->lock_fd, F_SETLK, &l) == 0)
-        return ERR_OK;
-    if (errno != EACCES && errno != EAGAIN)
-        return err_sys(e, "%s: cannot be locked", path);
-    (void)fcntl(j->lock_fd, F_GETLK, &l);
-    return err_set(e, ERR_USAGE,
-                   "state directory %s: process %d uses it; stop that one, or give another "
-                   "--state-dir",
-                   j->opt.dir, (int)l.l_pid);
-}
-
-/* Renames the file and what belongs to it, out of the way. */
-static enum err_code set_aside(struct journal *j, const struct err *why, struct err *e)
-{
-    static const char *const parts[] = { "", "-wal", "-shm" };
-    char from[PATH_SIZE + 16], to[PATH_SIZE + 64];
-    int64_t now = clock_unix_ms();
-
-    for (int i = 0; i < 3; i++) {
-        (void)snprintf(from, sizeof from, "%s%s", j->path, parts[i]);
-        (void)snprintf(to, sizeof to, "%s.damaged-%" PRId64 "%s", j->path, now, parts[i]);
-        if (rename(from, to) && errno != ENOENT)
-            return err_sys(e, "%s: is damaged and cannot be set aside", from);
-    }
-    log_warn("%s; it is set aside as %s.damaged-%" PRId64
-             ", a new one begins: requests in it are lost",
-             why->msg, j->path, now);
-    return ERR_OK;
-}
-
-static enum err_code open_files(struct journal *j, struct err *e)
-{
-    struct err why = { 0 };
-    enum err_code rc = journal_db_open(&j->writer, j->path, 1, &why);
-
-    if (rc == ERR_FORMAT) {
-        TRY(set_aside(j, &why, e));
-        rc = journal_db_open(&j->writer, j->path, 1, &why);
-    }
-    if (rc != ERR_OK)
-        return err_set(e, rc, "%s: %s", j->path, why.msg);
-    TRY(journal_db_open(&j->finder, j->path, 0, e));
-    return journal_db_open(&j->lister, j->path, 0, e);
-}
-
-enum err_code journal_open(struct journal **out, const struct journal_options *o, struct err *e)
-{
-    struct journal *j = calloc(1, sizeof *j);
-    enum err_code rc;
-
-    if (!j)
-        return err_set(e, ERR_NOMEM, "no memory for the journal");
-    j->opt = *o;
-    j->lock_fd = -1;
-    j->ok = 1;
-    j->queue_end = &j->queue;
-    pthread_mutex_init(&j->lock, NULL);
-    pthread_mutex_init(&j->finder_lock, NULL);
-    pthread_mutex_init(&j->lister_lock, NULL);
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&j->work, &monotonic);
-    pthread_cond_init(&j->room, &monotonic);
-    pthread_cond_init(&j->checkpoint, &monotonic);
-    pthread_condattr_destroy(&monotonic);
-    (void)snprintf(j->path, sizeof j->path, "%s/journal.db", o->dir);
-    if ((rc = lock_directory(j, e)) != ERR_OK || (rc = open_files(j, e)) != ERR_OK) {
-        journal_close(&j);
-        return rc;
-    }
-    j->next_number = journal_db_next_number(&j->writer);
-    j->last_seq = journal_db_last_step(&j->writer);
-    *out = j;
-    return ERR_OK;
-}
-
-int64_t journal_next_number(const struct journal *j)
-{
-    return j->next_number;
-}
-
-/* ---- Reading back --------------------------------------------------------- */
-
-static struct span *find_span(struct journal *j, int64_t number)
-{
-    int low = 0, high = j->n_spans;
-
-    while (low < high) {
-        int mid = (low + high) / 2;
-        if (j->spans[mid].number < number)
-            low = mid + 1;
-        else
-            high = mid;
-    }
-    return low < j->n_spans && j->spans[low].number == number ? &j->spans[low] : NULL;
-}
-
-/* Numbers come in ascending order. */
-static int add_span(struct journal *j, int64_t number)
-{
-    if (array_grow(&j->spans, &j->cap_spans, j->n_spans, sizeof *j->spans))
-        return -1;
-    j->spans[j->n_spans++] = (struct span){ .number = number };
-    return 0;
-}
-
-static void remove_span(struct journal *j, int64_t number)
-{
-    struct span *x = find_span(j, number);
-
-    if (!x)
-        return;
-    memmove(x, x + 1, (size_t)(j->spans + j->n_spans - x - 1) * sizeof *x);
-    j->n_spans--;
-}
-
-static int note_live(void *arg, const struct journal_row *row)
-{
-    return add_span(arg, row->number);
-}
-
-static int note_token(void *arg, int64_t seq, int64_t number, int32_t token)
-{
-    struct span *x = find_span(arg, number);
-
-    if (!x)
-        return 0;
-    if (x->n == x->cap) {
-        int64_t cap = x->cap ? 2 * x->cap : 64;
-        int32_t *grown = realloc(x->tokens, (size_t)cap * sizeof *grown);
-        if (!grown)
-            return -1;
-        x->tokens = grown;
-        x->cap = cap;
-    }
-    x->tokens[x->n++] = token;
-    if (!x->first_seq)
-        x->first_seq = seq;
-    return 0;
-}
-
-struct read_back {
-    struct journal *j;
-    journal_row_fn *fn;
-    void *arg;
-    int stopped;
-};
-
-static int give_live(void *arg, const struct journal_row *row)
-{
-    struct read_back *r = arg;
-    struct journal_row full = *row;
-    const struct span *x = find_span(r->j, row->number);
-
-    full.tokens = x ? x->tokens : NULL;
-    full.n_tokens = x ? x->n : 0;
-    r->stopped = r->fn(r->arg, &full);
-    return r->stopped;
-}
-
-enum err_code journal_read_live(struct journal *j, journal_row_fn *fn, void *arg, struct err *e)
-{
-    struct read_back r = { .j = j, .fn = fn, .arg = arg };
-
-    (void)journal_db_rows(j->writer.statements[DB_LIVE], note_live, j);
-    TRY(journal_db_steps(&j->writer, note_token, j, e));
-    (void)journal_db_rows(j->writer.statements[DB_LIVE], give_live, &r);
-    for (int i = 0; i < j->n_spans; i++) {
-        free(j->spans[i].tokens);
-        j->spans[i].tokens = NULL;
-    }
-    return r.stopped ? err_set(e, ERR_NOMEM, "no memory for the requests of the journal") : ERR_OK;
-}
-
-/* ---- Forgetting ----------------------------------------------------------- */
-
-/* Keeps the writer's list of what runs, after a commit. */
-static void note_written(struct journal *j, const struct journal_entry *list)
-{
-    for (const struct journal_entry *x = list; x; x = x->next) {
-        if (x->spec.len) {
-            if (add_span(j, x->number)) /* its steps are kept for ever then: no harm */
-                log_warn("journal: no memory to note request %" PRId64, x->number);
-            continue;
-        }
-        j->last_seq += x->n_tokens > 0;
-        for (int i = 0; i < x->n_tokens; i++) {
-            struct span *s = find_span(j, x->tokens[i].number);
-            if (s && !s->first_seq)
-                s->first_seq = j->last_seq;
-        }
-        for (int i = 0; i < x->n_ends; i++)
-            remove_span(j, x->ends[i].number);
-    }
-}
-
-/* Steps that no running request has a part in; ended requests beyond their time or the size. */
-static void tidy(struct journal *j)
-{
-    int64_t first = j->last_seq + 1;
-    struct err e = { 0 };
-    int bad;
-
-    for (int i = 0; i < j->n_spans; i++)
-        if (j->spans[i].first_seq && j->spans[i].first_seq < first)
-            first = j->spans[i].first_seq;
-    bad = journal_db_forget_steps(&j->writer, first, &e) ||
-          journal_db_forget_older(&j->writer, clock_unix_ms() - j->opt.keep_ms, &e);
-    for (int i = 0; !bad && i < 1000 && journal_db_bytes(&j->writer) > j->opt.keep_bytes; i++) {
-        bad = journal_db_forget_some(&j->writer, &e);
-        if (sqlite3_changes(j->writer.sql) == 0)
-            break;
-    }
-    if (bad)
-        log_warn("%s: what is old stays for now", e.msg);
-}
+/* ---- Notes ---------------------------------------------------------------- */
 
 /* Puts them back in front. */
 static void keep_metas(struct journal *j, struct meta *metas)
@@ -344,12 +77,15 @@ static void note_state(struct journal *j, int ok, const char *why)
 /* Hands entries back as settled, from list to the end of the list. */
 static void settle(struct journal *j, struct journal_entry *list)
 {
-    int steps = 0;
+    int steps = 0, hidden = 0, in_tail = 0;
 
     if (!list)
         return;
-    for (struct journal_entry *x = list; x; x = x->next)
+    for (struct journal_entry *x = list; x; x = x->next) {
         steps += x->spec.len == 0;
+        hidden += x->spec.len == 0 && !x->in_tail;
+        in_tail += x->in_tail ? x->n_tokens : 0;
+    }
     j->settled(j->settled_arg, list);
     while (list) {
         struct journal_entry *next = list->next;
@@ -358,6 +94,8 @@ static void settle(struct journal *j, struct journal_entry *list)
     }
     pthread_mutex_lock(&j->lock);
     j->n_unrecorded -= steps;
+    j->n_hidden -= hidden;
+    journal_tail_release(&j->tail, in_tail);
     /* What came meanwhile is younger than this commit. */
     j->oldest_ms = j->n_unrecorded ? clock_monotonic_ms() : 0;
     pthread_cond_broadcast(&j->room);
@@ -394,7 +132,7 @@ static int write_list(struct journal *j, struct journal_entry *list, int sync_fu
         note_state(j, 0, e.msg);
         return -1;
     }
-    note_written(j, list);
+    journal_note_written(j, list);
     note_state(j, 1, "");
     settle(j, list);
     return 0;
@@ -413,6 +151,7 @@ static void retry_later(struct journal *j, struct journal_entry *list)
     if (!j->queue)
         j->queue_end = end;
     j->queue = list;
+    j->n_urgent++;
     while (!j->stopping && pthread_cond_timedwait(&j->work, &j->lock, &until) == 0)
         ;
     pthread_mutex_unlock(&j->lock);
@@ -453,6 +192,51 @@ static void probe(struct journal *j)
         note_state(j, 1, "");
 }
 
+/* With the lock held: waits until there is something to do, or nothing for a while. */
+static void await_work(struct journal *j)
+{
+    struct timespec idle = clock_in_ms(!j->ok ? RETRY_MS : j->tidied_ms ? TIDY_MS : 0);
+    int rc = 0;
+
+    while (!j->n_urgent && !j->metas && !j->stopping && j->n_unrecorded < GATHER_STEPS && rc == 0) {
+        int64_t left = j->queue ? j->oldest_ms + GATHER_MS - clock_monotonic_ms() : 0;
+        struct timespec until = j->queue ? clock_in_ms(left > 0 ? left : 0) : idle;
+        rc = pthread_cond_timedwait(&j->work, &j->lock, &until);
+    }
+}
+
+/* With the lock held.  A tail without a name would lose what is put in. */
+static void check_tail(struct journal *j)
+{
+    if (!j->tail.file || journal_tail_is_there(&j->tail))
+        return;
+    journal_tail_close(&j->tail);
+    log_warn("journal: %s-tail was removed: every token waits for a commit until the daemon starts "
+             "again",
+             j->path);
+}
+
+/* Once a run, as soon as nothing of the run before is in the tail alone. */
+static void begin_tail(struct journal *j)
+{
+    struct err e = { 0 };
+    char text[24];
+    uint64_t run;
+
+    pthread_mutex_lock(&j->lock);
+    int due = !j->tail_begun && j->tail.file && !j->opt.sync_full && j->n_hidden == 0;
+    pthread_mutex_unlock(&j->lock);
+    if (!due || getrandom(&run, sizeof run, 0) != sizeof run)
+        return;
+    (void)snprintf(text, sizeof text, "%" PRIx64, run);
+    if (journal_db_set_meta(&j->writer, JOURNAL_TAIL_RUN, text, &e))
+        return; /* the next write says why */
+    pthread_mutex_lock(&j->lock);
+    journal_tail_begin(&j->tail, run);
+    j->tail_begun = 1;
+    pthread_mutex_unlock(&j->lock);
+}
+
 static void *run_writer(void *arg)
 {
     struct journal *j = arg;
@@ -460,11 +244,10 @@ static void *run_writer(void *arg)
 
     priority_at_once();
     while (!stopping) {
-        struct timespec until = clock_in_ms(!j->ok ? RETRY_MS : j->tidied_ms ? TIDY_MS : 0);
         pthread_mutex_lock(&j->lock);
-        while (!j->queue && !j->metas && !j->stopping &&
-               pthread_cond_timedwait(&j->work, &j->lock, &until) == 0)
-            ;
+        await_work(j);
+        check_tail(j);
+        j->n_urgent = 0;
         struct journal_entry *list = j->queue;
         struct meta *metas = j->metas;
         j->queue = NULL;
@@ -479,10 +262,11 @@ static void *run_writer(void *arg)
             keep_metas(j, metas);
         else
             write_metas(j, metas);
+        begin_tail(j);
         if (stopping && failed)
             break;
         if ((!j->tidied_ms || clock_monotonic_ms() - j->tidied_ms > TIDY_MS) && j->ok) {
-            tidy(j);
+            journal_tidy(j);
             j->tidied_ms = clock_monotonic_ms();
         }
         pthread_mutex_lock(&j->lock);
@@ -501,7 +285,7 @@ static void *run_checkpoints(void *arg)
     struct journal *j = arg;
     struct journal_db db;
     struct err e = { 0 };
-    char wal[PATH_SIZE + 16];
+    char wal[JOURNAL_PATH + 16];
     struct stat st;
 
     if (journal_db_open(&db, j->path, 0, &e) != ERR_OK) {
@@ -610,6 +394,7 @@ void journal_close(struct journal **jp)
     journal_db_close(&j->finder);
     journal_db_close(&j->lister);
     journal_db_close(&j->writer);
+    journal_tail_close(&j->tail);
     if (j->lock_fd >= 0)
         close(j->lock_fd);
     pthread_cond_destroy(&j->work);
@@ -623,19 +408,38 @@ void journal_close(struct journal **jp)
     *jp = NULL;
 }
 
-void journal_push(struct journal *j, struct journal_entry *x)
+/* Puts a step into the tail, unless somebody could miss one before it. */
+static int put_in_tail(struct journal *j, const struct journal_entry *x)
 {
     pthread_mutex_lock(&j->lock);
+    int may = j->tail_begun && j->ok && !j->stopping && j->n_hidden == 0 &&
+              journal_tail_put(&j->tail, x->tokens, x->n_tokens);
+    pthread_mutex_unlock(&j->lock);
+    return may;
+}
+
+void journal_push(struct journal *j, struct journal_entry *x)
+{
+    int step = x->spec.len == 0;
+
     x->next = NULL;
+    x->in_tail = step && x->n_ends == 0 && put_in_tail(j, x);
+    if (x->in_tail) {
+        j->settled(j->settled_arg, x);
+        x->shown = 1;
+    }
+    pthread_mutex_lock(&j->lock);
     *j->queue_end = x;
     j->queue_end = &x->next;
-    if (x->spec.len == 0) {
-        j->n_unrecorded++;
-        if (!j->oldest_ms)
-            j->oldest_ms = clock_monotonic_ms();
-    }
+    j->n_unrecorded += step;
+    j->n_hidden += step && !x->in_tail;
+    j->n_urgent += !x->in_tail;
+    if (step && !j->oldest_ms)
+        j->oldest_ms = clock_monotonic_ms();
+    int due = j->n_urgent || j->n_unrecorded == 1 || j->n_unrecorded == GATHER_STEPS;
     pthread_mutex_unlock(&j->lock);
-    pthread_cond_signal(&j->work); /* who wakes finds the lock free */
+    if (due)
+        pthread_cond_signal(&j->work); /* who wakes finds the lock free */
 }
 
 int journal_ok(struct journal *j, char *why, size_t size)

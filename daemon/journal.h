@@ -3,7 +3,8 @@
  *
  * SQLite with a write-ahead log, in a thread of its own.  Entries are pushed in order, and settle
  * in order: the thread takes all that wait, commits them at once, then says so.  Whoever shows only
- * what has settled never shows what a crash could take back.
+ * what has settled never shows what a crash could take back.  Steps settle even before their commit
+ * where journal_tail.h keeps them meanwhile; commits gather them then, for a tenth of a second.
  *
  *     request   one row each: what was asked for, and at the end all its tokens
  *     step      one row a step: (request, token) of those that still run
@@ -32,7 +33,8 @@ struct journal_options {
 };
 
 struct journal_token {
-    int64_t number; /* of the request */
+    int64_t number;   /* of the request */
+    int64_t position; /* among its tokens, from 0 */
     int32_t token;
 };
 
@@ -59,13 +61,17 @@ struct journal_entry {
     int n_tokens, cap_tokens;
     struct journal_end *ends; /* [n_ends] */
     int n_ends, cap_ends;
+    /* The journal's own: */
+    int in_tail; /* its tokens are safe before their commit */
+    int shown;   /* it has settled before: its commit brings nothing new */
 };
 
 struct journal_entry *journal_entry_new(int64_t ms); /* NULL: no memory */
 void journal_entry_free(struct journal_entry *x);
 
 /* Adds to a step.  Returns 0, or -1: no memory.  Takes end->tokens. */
-int journal_entry_add_token(struct journal_entry *x, int64_t number, int32_t token);
+int journal_entry_add_token(struct journal_entry *x, int64_t number, int64_t position,
+                            int32_t token);
 int journal_entry_add_end(struct journal_entry *x, const struct journal_end *end);
 
 /* A request as it was found. */
@@ -83,8 +89,9 @@ struct journal_row {
 /* Returns 0 to go on. */
 typedef int journal_row_fn(void *arg, const struct journal_row *row);
 
-/* Called by the journal's thread, without any lock: entries in order, for the time of the call.
- * With the list NULL: only the state has changed. */
+/* Called without any lock, by the journal's thread or in journal_push: entries in order, for the
+ * time of the call; those with `shown` a second time, after their commit.  With the list NULL: only
+ * the state has changed. */
 typedef void journal_settled_fn(void *arg, struct journal_entry *list);
 
 struct journal;
@@ -110,6 +117,7 @@ enum err_code journal_start(struct journal *j, journal_settled_fn *fn, void *arg
 /* Records what waits, as far as that works, and closes. */
 void journal_close(struct journal **j);
 
+/* Steps come from one thread at a time. */
 void journal_push(struct journal *j, struct journal_entry *x);
 
 /* Forgets what has ended.  Before journal_start.  Errors: ERR_IO. */

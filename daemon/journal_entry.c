@@ -27,11 +27,13 @@ void journal_entry_free(struct journal_entry *x)
     free(x);
 }
 
-int journal_entry_add_token(struct journal_entry *x, int64_t number, int32_t token)
+int journal_entry_add_token(struct journal_entry *x, int64_t number, int64_t position,
+                            int32_t token)
 {
     if (array_grow(&x->tokens, &x->cap_tokens, x->n_tokens, sizeof *x->tokens))
         return -1;
-    x->tokens[x->n_tokens++] = (struct journal_token){ .number = number, .token = token };
+    x->tokens[x->n_tokens++] =
+        (struct journal_token){ .number = number, .position = position, .token = token };
     return 0;
 }
 

@@ -30,7 +30,7 @@ static void settled(void *arg, struct journal_entry *list)
     for (struct journal_entry *x = list; x; x = x->next) {
         s->requests += x->spec.len > 0 && !x->refused;
         s->refused += x->refused;
-        s->tokens += x->n_tokens;
+        s->tokens += x->shown ? 0 : x->n_tokens;
         s->ends += x->n_ends;
     }
     pthread_mutex_unlock(&s->lock);
@@ -72,12 +72,13 @@ static void push_request(struct journal *j, int64_t number, const char *id, cons
     journal_push(j, x);
 }
 
+/* The tokens of a request are ten times its number and what follows. */
 static void push_tokens(struct journal *j, int64_t number, int32_t first, int n)
 {
     struct journal_entry *x = journal_entry_new(clock_unix_ms());
 
     for (int i = 0; i < n; i++)
-        assert_int_equal(journal_entry_add_token(x, number, first + i), 0);
+        assert_int_equal(journal_entry_add_token(x, number, first + i - 10 * number, first + i), 0);
     journal_push(j, x);
 }
 
@@ -298,6 +299,99 @@ static void what_ended_goes_when_it_is_too_much(void **state)
     journal_close(&j);
 }
 
+/* A process that shows tokens and dies before they can be committed. */
+static void show_and_die(const char *dir, int32_t first)
+{
+    pid_t pid = fork();
+    int status;
+
+    if (pid == 0) {
+        struct seen s = { .lock = PTHREAD_MUTEX_INITIALIZER };
+        struct journal *j = open_journal(dir, DAY_MS, 1 << 30);
+        struct rows live = { 0 };
+
+        if (journal_read_live(j, note_row, &live, NULL) != ERR_OK ||
+            journal_start(j, settled, &s, NULL) != ERR_OK)
+            _exit(1);
+        if (live.n == 0) {
+            push_request(j, 1, "one", "x");
+            await(&s, &s.requests, 1);
+        }
+        usleep(150 * 1000); /* what was found in the tail is committed now */
+        for (int32_t t = first; t < first + 5; t++)
+            push_tokens(j, 1, t, 1);
+        _exit(s.tokens == 5 ? 0 : 2);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+}
+
+static void what_was_shown_survives_a_kill(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        struct rows live = { 0 };
+        show_and_die("killed", 10 + 5 * i);
+        struct journal *j = open_journal("killed", DAY_MS, 1 << 30);
+        assert_int_equal(journal_read_live(j, note_row, &live, NULL), ERR_OK);
+        journal_close(&j); /* nothing was written: the next one finds the same */
+        assert_int_equal(live.n, 1);
+        assert_int_equal(live.n_tokens[0], 5 * (i + 1));
+        assert_int_equal(live.last_token[0], 10 + 5 * (i + 1) - 1);
+    }
+}
+
+/* The last three of five records: the first two count. */
+static void half_a_record_is_none(void **state)
+{
+    struct rows live = { 0 };
+    (void)state;
+
+    show_and_die("torn", 10);
+    damage("torn/journal.db-tail", 8 + 2 * 24 + 3, 1);
+    struct journal *j = open_journal("torn", DAY_MS, 1 << 30);
+    assert_int_equal(journal_read_live(j, note_row, &live, NULL), ERR_OK);
+    assert_int_equal(live.n_tokens[0], 2);
+    journal_close(&j);
+}
+
+static void a_tail_of_another_journal_is_none(void **state)
+{
+    struct rows live = { 0 };
+    (void)state;
+
+    show_and_die("first", 10);
+    show_and_die("second", 10);
+    assert_int_equal(rename("first/journal.db-tail", "second/journal.db-tail"), 0);
+    struct journal *j = open_journal("second", DAY_MS, 1 << 30);
+    assert_int_equal(journal_read_live(j, note_row, &live, NULL), ERR_OK);
+    assert_int_equal(live.n_tokens[0], 0);
+    journal_close(&j);
+}
+
+/* Who waits for the disk itself does not look at the tail. */
+static void with_full_sync_tokens_wait(void **state)
+{
+    struct journal_options o = {
+        .dir = "full", .sync_full = 1, .keep_ms = DAY_MS, .keep_bytes = 1 << 30
+    };
+    struct seen s = { .lock = PTHREAD_MUTEX_INITIALIZER };
+    struct journal *j = NULL;
+    (void)state;
+
+    assert_int_equal(journal_open(&j, &o, NULL), ERR_OK);
+    assert_int_equal(journal_start(j, settled, &s, NULL), ERR_OK);
+    push_request(j, 1, "one", "x");
+    await(&s, &s.requests, 1);
+    assert_int_equal(rename("full", "elsewhere"), 0);
+    push_tokens(j, 1, 10, 1);
+    usleep(50 * 1000);
+    assert_int_equal(count(&s, &s.tokens), 0);
+    assert_int_equal(rename("elsewhere", "full"), 0);
+    await(&s, &s.tokens, 1);
+    journal_close(&j);
+}
+
 /* A file without a name takes writes that nobody finds again. */
 static void a_file_that_is_gone_takes_nothing(void **state)
 {
@@ -329,6 +423,10 @@ int main(void)
         cmocka_unit_test(a_damaged_file_is_set_aside),
         cmocka_unit_test(what_ended_goes_when_it_is_too_much),
         cmocka_unit_test(a_file_that_is_gone_takes_nothing),
+        cmocka_unit_test(what_was_shown_survives_a_kill),
+        cmocka_unit_test(half_a_record_is_none),
+        cmocka_unit_test(a_tail_of_another_journal_is_none),
+        cmocka_unit_test(with_full_sync_tokens_wait),
     };
 
     log_set_quiet(1);
