@@ -24,6 +24,30 @@ int team_is_crowded(int n_teams, int n_threads)
     return (int64_t)n_teams * n_threads > count_cores();
 }
 
+/* The core of all that comes after as many others as the thread. */
+static void bind_one(void *arg, int thread, int n_threads)
+{
+    const cpu_set_t *all = arg;
+    cpu_set_t one;
+    int cpu = 0;
+
+    (void)n_threads;
+    for (int before = thread; cpu < CPU_SETSIZE && (!CPU_ISSET(cpu, all) || before-- > 0);)
+        cpu++;
+    CPU_ZERO(&one);
+    CPU_SET(cpu, &one);
+    (void)sched_setaffinity(0, sizeof one, &one);
+}
+
+void team_bind(const struct team *t)
+{
+    cpu_set_t all;
+
+    if (t->n_threads > 1 && sched_getaffinity(0, sizeof all, &all) == 0 &&
+        CPU_COUNT(&all) == t->n_threads)
+        team_run(t, bind_one, &all);
+}
+
 void team_flush_denormals(void)
 {
 #if defined(__x86_64__)

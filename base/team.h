@@ -28,6 +28,11 @@ void team_init(struct team *t, int n_threads);
  * n_threads <= 0 they have not. */
 int team_is_crowded(int n_teams, int n_threads);
 
+/* Gives each thread a core of its own, for good, where a team has as many as this process has
+ * cores: two on one core would wait for each other at every barrier.  Of teams with one thread
+ * none. */
+void team_bind(const struct team *t);
+
 /* Returns when every thread has returned from fn.  Not reentrant for one team. */
 void team_run(const struct team *t, team_fn *fn, void *arg);
 

@@ -236,10 +236,9 @@ static void step_settled(struct requests *b, const struct journal_entry *x)
 void book_settled(void *book, struct journal_entry *list)
 {
     struct requests *b = book;
-    int ok = journal_ok(b->opt.journal, NULL, 0);
 
     pthread_mutex_lock(&b->lock);
-    b->journal_ok = ok;
+    b->journal_ok = journal_ok(b->opt.journal, NULL, 0); /* two threads come here */
     for (struct journal_entry *x = list; x; x = x->next) {
         if (x->spec.len)
             accept_settled(b, x);

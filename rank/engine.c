@@ -323,6 +323,8 @@ static enum err_code create(struct engine *eng, const struct plan *plan, struct 
     TRY(comm_reserve(eng->comm, eng->opt.max_batch, width, e));
     eng->memory.comm = comm_bytes(eng->comm, eng->opt.max_batch, width);
     TRY(load_together(eng, e));
+    if (eng->opt.bind_threads)
+        team_bind(&eng->team);
     return comm_share_error(eng->comm, add_totals(eng, e), e);
 }
 

@@ -42,6 +42,7 @@ struct engine_options {
     int check_tensors;       /* --check-tensors                                  */
     enum comm_reduce reduce; /* --reduce, of a rank by itself              */
     int record_experts;      /* rank 0 counts the choices of the router    */
+    int bind_threads;        /* each to a core, if they have as many; else they may wander */
 };
 
 /* The defaults of the command line. */

@@ -81,6 +81,7 @@ static struct engine_options engine_options_of(const struct options *o, char isa
     engine.router_groups = o->router_groups == 0;
     engine.check_tensors = o->check_tensors;
     engine.reduce = reduces[o->reduce];
+    engine.bind_threads = o->command == COMMAND_latentd_rank; /* which does nothing else */
     engine.record_experts = o->record_experts || (o->command == COMMAND_bench && o->parallel > 1);
     return engine;
 }

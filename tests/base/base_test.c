@@ -6,6 +6,10 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include <sched.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include "base/arena.h"
 #include "base/str.h"
 #include "base/team.h"
@@ -106,6 +110,38 @@ static void crowds_are_more_threads_than_cores(void **state)
     assert_false(team_is_crowded(1000, 0)); /* these share the cores */
 }
 
+static void note_core(void *arg, int thread, int n_threads)
+{
+    cpu_set_t *sets = arg;
+
+    (void)n_threads;
+    assert_int_equal(sched_getaffinity(0, sizeof *sets, &sets[thread]), 0);
+}
+
+/* In a process of its own: nobody gives threads their freedom back. */
+static void bound_threads_have_a_core_each(void **state)
+{
+    static cpu_set_t sets[CPU_SETSIZE], all;
+    struct team t;
+    int status;
+
+    (void)state;
+    pid_t pid = fork();
+    if (pid == 0) {
+        team_init(&t, 0);
+        team_bind(&t);
+        team_run(&t, note_core, sets);
+        for (int i = 0; i < t.n_threads; i++) {
+            CPU_OR(&all, &all, &sets[i]);
+            if (t.n_threads > 1 && CPU_COUNT(&sets[i]) != 1)
+                _exit(1);
+        }
+        _exit(CPU_COUNT(&all) == t.n_threads ? 0 : 2);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -113,6 +149,7 @@ int main(void)
         cmocka_unit_test(bytes_take_the_unit_that_fits),
         cmocka_unit_test(distance_counts_edits),
         cmocka_unit_test(arena_refuses_what_does_not_fit),
+        cmocka_unit_test(bound_threads_have_a_core_each), /* first: OpenMP stands no fork */
         cmocka_unit_test(team_covers_every_item_once),
         cmocka_unit_test(crowds_are_more_threads_than_cores),
     };
