@@ -174,6 +174,13 @@ static struct text *gather_texts(struct comm *c, const char *mine, enum err_code
     return NULL;
 }
 
+static enum err_code end_together(struct comm *c, enum err_code rc)
+{
+    if (rc != ERR_OK)
+        atomic_store(&c->ends, 1);
+    return rc;
+}
+
 enum err_code comm_agree(struct comm *c, const char *what, const char *text, struct err *e)
 {
     enum err_code rc;
@@ -186,7 +193,7 @@ enum err_code comm_agree(struct comm *c, const char *what, const char *text, str
                          "all ranks with the same",
                          what, r, comm_host(c, r), all[r].of, comm_host(c, 0), all[0].of);
     free(all);
-    return rc;
+    return end_together(c, rc);
 }
 
 /* Whether the list has the word of n characters. */
@@ -226,7 +233,7 @@ enum err_code comm_claim_devices(struct comm *c, const char *devices, struct err
             if (c->places[a].host == c->places[b].host)
                 rc = compare_claims(c, a, b, all[a].of, all[b].of, e);
     free(all);
-    return rc;
+    return end_together(c, rc);
 }
 
 /* The first failure of all. */
@@ -261,5 +268,5 @@ enum err_code comm_share_error(struct comm *c, enum err_code rc, struct err *e)
     else if (rc == ERR_OK)
         rc = comm_check(c, e);
     free(all);
-    return rc;
+    return end_together(c, rc);
 }

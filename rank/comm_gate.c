@@ -181,7 +181,7 @@ void comm_raise_line(struct comm *c, int culprit, int number, const char *line)
     if (!comm_room_raise(c->room, culprit, number, line))
         return;
     futex_wake_all(&c->team.epoch);
-    if (c->ops->processes)
+    if (c->ops->processes && !(number && atomic_load(&c->ends)))
         log_error("%s", line);
     if (c->ops->tell)
         c->ops->tell(c, culprit, line);

@@ -130,6 +130,7 @@ struct comm {
     int64_t spin_ns;
     double sum_us, shown_sum_us; /* shown: of it, what the figures have */
     struct comm_watch *watch;
+    _Atomic int ends; /* all ranks know of a failure: who is told to end now has nothing to say */
     const volatile sig_atomic_t *told; /* the signal that tells this process to end; or NULL */
     struct comm_wire *wire;            /* to the other hosts; leaders of mpi groups only */
     double step_began_s, step_s[15];   /* the last steps, for their median */
