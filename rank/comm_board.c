@@ -174,6 +174,7 @@ static struct text *gather_texts(struct comm *c, const char *mine, enum err_code
     return NULL;
 }
 
+/* What all ranks have compared ends all of them: see `ends` of struct comm. */
 static enum err_code end_together(struct comm *c, enum err_code rc)
 {
     if (rc != ERR_OK)
