@@ -38,9 +38,9 @@ int method_tokenize(struct server_call *c, struct requests_waiter *w, Latentd__E
     if (rc == ERR_OK && ids.failed)
         rc = err_set(&e, ERR_NOMEM, "tokenize: no memory");
     /* A text may begin with it. */
-    size_t twice = q->add_bos && ids.n > 1 && ids.ids[1] == tokenizer_bos(t);
-    r.ids = ids.ids + twice;
-    r.n_ids = ids.n - twice;
+    int twice = q->add_bos && ids.n > 1 && ids.ids[1] == tokenizer_bos(t);
+    r.ids = twice ? ids.ids + 1 : ids.ids;
+    r.n_ids = ids.n - (size_t)twice;
     a->body_case = LATENTD__ENVELOPE__BODY_TOKENIZE_REPLY;
     a->tokenize_reply = &r;
     if (rc == ERR_OK)
