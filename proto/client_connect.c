@@ -66,8 +66,7 @@ const char *latent_code_name(enum latent_code code)
 
 /* ---- Opening ------------------------------------------------------------ */
 
-/* The waiting function, if there is one, says that nobody waits any longer. */
-static int is_over(const struct latent *c)
+int client_is_over(const struct latent *c)
 {
     return c->waiting && c->waiting(c->arg, client_wire_connected(c->wire));
 }
@@ -81,7 +80,7 @@ static enum latent_code wait_connected(const struct latent *c, struct latent_err
         if (left <= 0)
             return client_fail(e, LATENT_UNREACHABLE, "%s: %s", c->endpoint,
                                client_wire_why(c->wire));
-        if (is_over(c))
+        if (client_is_over(c))
             return client_fail(e, LATENT_STOPPED, "%s: no longer waited for", c->endpoint);
     }
     return LATENT_OK;
@@ -170,7 +169,7 @@ static enum latent_code receive(const struct latent *c, const uint8_t **bytes, s
 
     while ((got = client_wire_await(c->wire, left < STEP_MS ? (int)left : STEP_MS, c->resend_ms,
                                     bytes, n)) == 0) {
-        if (is_over(c))
+        if (client_is_over(c))
             return client_fail(e, LATENT_STOPPED, "%s: no longer waited for", c->endpoint);
         if (c->answer_ms)
             left = begin + c->answer_ms - client_now_ms();

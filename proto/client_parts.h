@@ -33,6 +33,9 @@ void client_question(const struct latent *c, Latentd__Envelope *q, Latentd__Meth
 enum latent_code client_ask(struct latent *c, const Latentd__Envelope *q,
                             Latentd__Envelope__BodyCase want, struct latent_error *e);
 
+/* The waiting function, if there is one, says that nobody waits any longer. */
+int client_is_over(const struct latent *c);
+
 static inline int64_t client_now_ms(void)
 {
     struct timespec t;

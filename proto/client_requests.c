@@ -281,17 +281,20 @@ enum latent_code latent_follow(struct latent *c, struct latent_stream *s,
                                int (*fn)(void *arg, const struct latent_chunk *chunk), void *arg,
                                struct latent_error *e)
 {
-    struct latent_chunk chunk;
-    enum latent_code rc;
+    for (;;) {
+        struct latent_chunk chunk;
+        enum latent_code rc = latent_next(c, s, &chunk, e);
 
-    do {
-        rc = latent_next(c, s, &chunk, e);
         if (rc != LATENT_OK)
             return rc;
         if ((chunk.n_tokens || chunk.ended) && fn(arg, &chunk))
             return client_fail(e, LATENT_STOPPED, "%s: no longer read", s->id);
-    } while (!chunk.ended);
-    return LATENT_OK;
+        if (chunk.ended)
+            return LATENT_OK;
+        /* Tokens that come faster than a call counts as waiting would never let it ask. */
+        if (client_is_over(c))
+            return client_fail(e, LATENT_STOPPED, "%s: no longer waited for", s->id);
+    }
 }
 
 const char *latent_reason_name(enum latent_reason r)

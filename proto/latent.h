@@ -86,8 +86,9 @@ struct latent_options {
     unsigned answer_ms;   /* wait so long for an answer, restarts included; 0: for ever */
     unsigned resend_ms;   /* ask again after so long without an answer; 0: 30000 */
 
-    /* Called about every 100 ms while a call waits; connected: a daemon is there now.  A value
-     * other than 0 ends the call with LATENT_STOPPED.  NULL: waits in silence. */
+    /* Called about every 100 ms while a call waits, and by latent_follow after every chunk;
+     * connected: a daemon is there now.  A value other than 0 ends the call with LATENT_STOPPED.
+     * NULL: waits in silence. */
     int (*waiting)(void *arg, int connected);
     void *arg;
 };

@@ -155,6 +155,49 @@ static void a_stream_is_followed(void **state)
     latent_close(&c);
 }
 
+/* Tokens that are always there before the next question: no call waits for one. */
+struct quick {
+    struct heard h;
+    int enough;
+};
+
+static int hear_and_produce(void *arg, const struct latent_chunk *chunk)
+{
+    struct quick *q = arg;
+
+    hear(&q->h, chunk);
+    q->enough = q->h.n >= 3;
+    fake_book_produce(book, "quick", 1);
+    return 0;
+}
+
+static int had_enough(void *arg, int connected)
+{
+    const struct quick *q = arg;
+
+    return connected && q->enough;
+}
+
+static void a_quick_stream_asks_whether_to_go_on(void **state)
+{
+    struct quick q = { 0 };
+    struct latent_options o = { .endpoint = address, .waiting = had_enough, .arg = &q };
+    struct latent *c;
+    struct latent_stream s;
+    struct latent_error e;
+
+    (void)state;
+    assert_int_equal(latent_connect(&c, &o, &e), LATENT_OK);
+    submit(c, "quick", 2000);
+    fake_book_produce(book, "quick", 1);
+    latent_stream_init(&s, "quick", 0);
+    assert_int_equal(latent_follow(c, &s, hear_and_produce, &q, &e), LATENT_STOPPED);
+    check_text(&q.h, 3);
+    q.enough = 0; /* the connection is as good as before */
+    assert_int_equal(latent_cancel(c, "quick", &e), LATENT_OK);
+    latent_close(&c);
+}
+
 static void every_field_of_a_request_arrives(void **state)
 {
     static const int32_t tokens[] = { 1, 2, 3 };
@@ -628,6 +671,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_stream_is_followed),
+        cmocka_unit_test(a_quick_stream_asks_whether_to_go_on),
         cmocka_unit_test(every_field_of_a_request_arrives),
         cmocka_unit_test(refusals_are_values),
         cmocka_unit_test(the_daemon_tells_of_itself),
