@@ -156,7 +156,7 @@ static int take_frames(struct conn *c, double now_s)
         c->greeted = 1;
         at = SP_GREETING;
     }
-    while (c->greeted && !c->closed && may_read(c) &&
+    while (c->greeted && !c->closed && may_read(c) && c->n_in > at &&
            (n = sp_read(&f, c->tcp, c->in + at, c->n_in - at, PROTO_QUESTION_MAX)) > 0) {
         rc = call_open(c, &f, now_s);
         if (rc < 0)

@@ -69,6 +69,8 @@ static enum err_code encode_text(struct encoding *c, const char *text, size_t n,
     const struct special *special;
     size_t done = 0, at = 0;
 
+    if (n == 0)
+        return ERR_OK; /* the text may be NULL */
     while ((special = specials_next(&c->t->specials, text, n, class, &at))) {
         TRY(encode_stretch(c, text + done, at - done, e));
         token_list_push(c->out, special->id);

@@ -469,10 +469,10 @@ static void settle_extras(const struct settling *s)
                 drifted(c, rank_at(c, c->host, r));
         }
         for (int h = 0; h < c->n_hosts; h++) {
+            if (h == c->host)
+                continue; /* sends itself nothing */
             const int64_t *extra =
                 (const int64_t *)(message_of(s, h) + extras_at(s)) + i * COMM_EXTRA;
-            if (h == c->host)
-                continue;
             s->bad[i] += extra[COMM_BAD];
             if (extra[COMM_DIGEST] != digest)
                 drifted(c, c->leaders[h]);
