@@ -54,8 +54,9 @@ static enum err_code read_token(struct daemon *d, struct err *e)
         return err_sys(e, "--token-file %s: cannot be read", path);
     char *line = fgets(d->token, sizeof d->token, f);
     (void)fclose(f);
-    d->token[strcspn(d->token, "\r\n")] = 0;
-    if (!line || strlen(d->token) < 16)
+    size_t n = line ? strcspn(d->token, "\r\n") : 0;
+    d->token[n] = 0;
+    if (n < 16 || n > TOKEN_MAX - 2) /* beyond that it was cut */
         return err_set(e, ERR_USAGE,
                        "--token-file %s: its first line is the token, of 16 to %d "
                        "characters",

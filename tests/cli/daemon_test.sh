@@ -91,3 +91,8 @@ kill "$daemon"
 wait "$daemon" || fail "exit status $? after SIGTERM"
 daemon=
 [ ! -e "$work/socket" ] || fail "its socket is left"
+
+printf '%0300d\n' 1 >"$work/token" # not cut to what fits: its clients would know another one
+timeout 20 "$latentd" -m "$model" --listen tcp://127.0.0.1:0 --token-file "$work/token" --state-dir "$work/state" \
+    2>"$work/err"
+[ $? = 2 ] && grep -q '16 to 254' "$work/err" || fail "a token of 300 characters: $(cat "$work/err")"
