@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 #include "base/log.h"
 
+#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <time.h>
 #include <unistd.h>
 
 static const char *program = "latent";
-static int quiet_level;
+static int quiet_level, is_lossy;
+static unsigned long n_lost; /* lines; under the lock of stderr */
 
 void log_set_program(const char *name)
 {
@@ -17,6 +19,19 @@ void log_set_program(const char *name)
 void log_set_quiet(int quiet)
 {
     quiet_level = quiet;
+}
+
+void log_set_lossy(int lossy)
+{
+    is_lossy = lossy;
+}
+
+/* A pipe takes a line whole or not at all: it is shorter than a page. */
+static int takes_line(void)
+{
+    struct pollfd p = { .fd = STDERR_FILENO, .events = POLLOUT };
+
+    return !is_lossy || poll(&p, 1, 0) != 0;
 }
 
 /* One write per line, so that lines of several ranks do not mix.  What files and users wrote is
@@ -29,7 +44,16 @@ static void print_line(const char *kind, const char *fmt, va_list args)
     for (char *c = line; *c; c++)
         if ((unsigned char)*c < 0x20 || *c == 0x7f)
             *c = '?';
-    fprintf(stderr, "%s: %s%s\n", program, kind, line);
+    flockfile(stderr);
+    if (n_lost && takes_line()) {
+        fprintf(stderr, "%s: warning: %lu lines are left out: nobody took them\n", program, n_lost);
+        n_lost = 0;
+    }
+    if (!n_lost && takes_line())
+        fprintf(stderr, "%s: %s%s\n", program, kind, line);
+    else
+        n_lost++;
+    funlockfile(stderr);
 }
 
 void log_info(const char *fmt, ...)

@@ -18,6 +18,10 @@ void log_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* With quiet set, log_info prints nothing; warnings and errors still appear. */
 void log_set_quiet(int quiet);
 
+/* With lossy set, no line waits for who reads stderr: while it is full lines are left out, and the
+ * next that fits says how many. */
+void log_set_lossy(int lossy);
+
 /* Progress of long work: a bar that rewrites itself on a terminal, otherwise a
  * plain line every ten seconds; both with the estimated time to the end. */
 struct progress {

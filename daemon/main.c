@@ -203,6 +203,7 @@ int main(int argc, char **argv)
     int status = 0;
 
     log_set_program("latentd");
+    log_set_lossy(1); /* who reads no log does not stop the service */
     (void)umask(umask(0) | 07); /* the journal has what people wrote */
     /* One thread frees what another has made: in one arena the next can have it. */
     (void)mallopt(M_ARENA_MAX, 1);

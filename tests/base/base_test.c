@@ -6,11 +6,15 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include <fcntl.h>
 #include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/arena.h"
+#include "base/log.h"
 #include "base/str.h"
 #include "base/team.h"
 
@@ -77,6 +81,46 @@ static void arena_refuses_what_does_not_fit(void **state)
 struct marks {
     int seen[64];
 };
+
+/* A pipe that nobody reads, of 64 KiB, and lines of 1 MB. */
+static void a_lossy_log_waits_for_nobody(void **state)
+{
+    enum { N = 10000, SIZE = 1 << 17 };
+    char *text = calloc(1, SIZE);
+    int fd[2], real = dup(STDERR_FILENO), kept = 0;
+    size_t len = 0;
+    ssize_t n;
+
+    (void)state;
+    assert_non_null(text);
+    assert_int_equal(pipe(fd), 0);
+    (void)dup2(fd[1], STDERR_FILENO);
+    close(fd[1]);
+    (void)fcntl(fd[0], F_SETFL, O_NONBLOCK);
+    log_set_lossy(1);
+    for (int i = 0; i < N; i++)
+        log_info("%0100d", i);
+    while ((n = read(fd[0], text + len, SIZE - 1 - len)) > 0)
+        len += (size_t)n;
+    for (const char *c = text; (c = strchr(c, '\n')); c++, kept++)
+        if (kept < 10)
+            assert_int_equal(atoi(c - 4), kept);
+    log_info("read again");
+    n = read(fd[0], text, SIZE - 1);
+    log_set_lossy(0);
+    (void)dup2(real, STDERR_FILENO);
+    close(real);
+    close(fd[0]);
+    assert_in_range(kept, 100, N - 1);
+    assert_true(n > 0);
+    text[n] = '\0';
+    char told[100];
+    (void)snprintf(told, sizeof told,
+                   "latent: warning: %d lines are left out: nobody took them\nlatent: read again\n",
+                   N - kept);
+    assert_string_equal(text, told);
+    free(text);
+}
 
 static void mark_range(void *arg, int thread, int n_threads)
 {
@@ -149,6 +193,7 @@ int main(void)
         cmocka_unit_test(bytes_take_the_unit_that_fits),
         cmocka_unit_test(distance_counts_edits),
         cmocka_unit_test(arena_refuses_what_does_not_fit),
+        cmocka_unit_test(a_lossy_log_waits_for_nobody),
         cmocka_unit_test(bound_threads_have_a_core_each), /* first: OpenMP stands no fork */
         cmocka_unit_test(team_covers_every_item_once),
         cmocka_unit_test(crowds_are_more_threads_than_cores),
