@@ -79,17 +79,18 @@ enum err_code launch_child(pid_t *pid, int *out, const struct launch *l, struct 
             close(null_fd);
         return err_sys(e, "%s: cannot be started", l->argv[0]);
     }
-    *pid = fork();
-    if (*pid == 0)
+    pid_t child = fork();
+    if (child == 0)
         become(l, env, parent, null_fd, pipe_fd[1]);
     close(null_fd);
     close(pipe_fd[1]);
     free(env);
-    if (*pid < 0) {
+    if (child < 0) {
         close(pipe_fd[0]);
         return err_sys(e, "%s: cannot be started", l->argv[0]);
     }
     (void)fcntl(pipe_fd[0], F_SETFL, O_NONBLOCK);
+    *pid = child;
     *out = pipe_fd[0];
     return ERR_OK;
 }
