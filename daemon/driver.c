@@ -160,13 +160,15 @@ static void part(struct driver *d, enum err_code rc, const struct err *e)
     pthread_mutex_lock(&d->lock);
     close(d->fd);
     d->fd = -1;
+    int replaced = d->attached_fd >= 0; /* then these ranks are buried: the next must not pay */
     pthread_mutex_unlock(&d->lock);
     scheduler_free(&d->scheduler);
     driver_push_entry(d); /* the book counts on what is in it already */
     book_all_wait(d->opt.book);
     if (rc != ERR_CANCELLED) {
         status_note_restart(d->opt.status, e->msg);
-        d->opt.on_lost(d->opt.arg, e->msg);
+        if (!replaced)
+            d->opt.on_lost(d->opt.arg, e->msg);
     }
 }
 

@@ -11,6 +11,7 @@
 
 #include <signal.h>
 
+#include "daemon/journal.h"
 #include "daemon/status_board.h"
 #include "tests/daemon/rig.h"
 #include "tests/support/temp_dir.h"
@@ -217,6 +218,57 @@ static void a_killed_rank_is_only_a_pause(void **state)
     assert_true(kills > 0);
 }
 
+static void turn_for(struct rig *r, double seconds)
+{
+    for (double until = clock_seconds() + seconds; clock_seconds() < until;)
+        turn(r);
+}
+
+static int runs(struct rig *r, pid_t other_than)
+{
+    return ranks_pid(r->core.ranks) > 0 && ranks_pid(r->core.ranks) != other_than;
+}
+
+/* While the journal cannot be written the driver waits, and learns of a rank's end only after the
+ * next one has come.  That one must live. */
+static void a_rank_is_not_ended_for_the_one_before(void **state)
+{
+    struct rig r;
+    struct order o;
+    struct reader x;
+    struct err e = { 0 };
+    (void)state;
+
+    open_rig(&r, "blocked");
+    make_order(&o, &r, "blocked", 2);
+    submit(&r, &o, &x);
+    while (x.n < 5) {
+        turn(&r);
+        assert_int_equal(reader_read(&r, &x, &e), ANSWER_OK);
+    }
+    pid_t first = ranks_pid(r.core.ranks);
+    assert_int_equal(rename("blocked", "away"), 0);
+    o.spec.id = "another"; /* needs a write, even if the first has ended meanwhile */
+    assert_int_equal(rig_submit(&r, &o.spec, &e), ANSWER_JOURNAL_FULL);
+    turn_for(&r, 0.3);
+    assert_int_equal(kill(first, SIGKILL), 0);
+    for (double until = clock_seconds() + PATIENCE_S; !runs(&r, first);) {
+        turn(&r);
+        assert_true(clock_seconds() < until);
+    }
+    pid_t second = ranks_pid(r.core.ranks);
+    assert_int_equal(rename("away", "blocked"), 0);
+    while (!journal_ok(r.core.journal, NULL, 0))
+        turn(&r);
+    turn_for(&r, 1);
+    assert_int_equal(ranks_pid(r.core.ranks), second);
+    read_all(&r, &x, 1);
+    same_reply(&solo[2], &x);
+    str_free(&x.text);
+    token_list_free(&o.prompt);
+    rig_close(&r);
+}
+
 static void reopen(struct rig *r, int n)
 {
     if (n % 60 != 59 || n > 400)
@@ -413,6 +465,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(every_client_alone),
         cmocka_unit_test(all_at_once_get_what_they_get_alone),
         cmocka_unit_test(a_killed_rank_is_only_a_pause),
+        cmocka_unit_test(a_rank_is_not_ended_for_the_one_before),
         cmocka_unit_test(a_new_daemon_takes_up_where_the_old_one_was),
         cmocka_unit_test(two_ranks_under_mpirun_say_the_same),
         cmocka_unit_test(ends_have_their_reasons),
