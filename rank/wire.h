@@ -18,7 +18,7 @@ struct wire {
 
 static inline struct wire wire_over(const void *bytes, size_t n)
 {
-    return (struct wire){ .at = bytes, .end = (const uint8_t *)bytes + n };
+    return (struct wire){ .at = bytes, .end = n ? (const uint8_t *)bytes + n : bytes };
 }
 
 static inline size_t wire_left(const struct wire *w)
