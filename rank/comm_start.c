@@ -252,12 +252,12 @@ static int guard_wait(struct comm_guard *g, double end_s)
     int64_t ns = (int64_t)(1e9 * (left_s < 0 ? 0 : left_s < LOOK_S ? left_s : LOOK_S));
     int late = 0;
 
-    clock_gettime(CLOCK_REALTIME, &until);
+    clock_gettime(CLOCK_MONOTONIC, &until);
     ns += until.tv_nsec;
     until.tv_sec += ns / 1000000000;
     until.tv_nsec = ns % 1000000000;
     while (!g->done && late != ETIMEDOUT)
-        late = pthread_cond_timedwait(&g->changed, &g->lock, &until);
+        late = pthread_cond_clockwait(&g->changed, &g->lock, CLOCK_MONOTONIC, &until);
     return g->done;
 }
 

@@ -71,12 +71,12 @@ static int wait_for_end(struct load_watch *w)
 {
     struct timespec until;
 
-    clock_gettime(CLOCK_REALTIME, &until);
+    clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_nsec += LOOK_MS * 1000000L;
     until.tv_sec += until.tv_nsec / 1000000000;
     until.tv_nsec %= 1000000000;
     pthread_mutex_lock(&w->lock);
-    while (!w->ended && pthread_cond_timedwait(&w->over, &w->lock, &until) == 0)
+    while (!w->ended && pthread_cond_clockwait(&w->over, &w->lock, CLOCK_MONOTONIC, &until) == 0)
         ;
     int ended = w->ended;
     pthread_mutex_unlock(&w->lock);
