@@ -69,13 +69,15 @@ static enum err_code drain(struct remote *r, const struct options *o, struct err
     struct latent_error le;
     uint32_t live = 0;
 
-    do {
+    for (;;) {
         if (latent_drain(r->c, o->undo, &live, &le) != LATENT_OK)
             return remote_err(&le, e);
         if (!o->wait || o->undo || !live)
             break;
         nanosleep(&pause, NULL);
-    } while (!remote_interrupted());
+        if (remote_interrupted())
+            return err_set(e, ERR_CANCELLED, "interrupted");
+    }
     printf("%s; %" PRIu32 " %s not ended\n", o->undo ? "takes requests again" : "takes nothing new",
            live, live == 1 ? "request has" : "requests have");
     return ERR_OK;

@@ -107,6 +107,15 @@ run 0 list --endpoint "$endpoint"; says out cancelled
 "$latent" submit --endpoint "$endpoint" -p x -n 100000 --id unread 2>"$work/err" | head -c 5 >/dev/null
 run 0 list --endpoint "$endpoint" --live; grep -q unread "$work/out" && fail "nobody reads, but it runs on"
 
+run 0 submit --endpoint "$endpoint" -p x -n 100000 --detach --id lasting
+env --default-signal=INT "$latent" drain --wait --endpoint "$endpoint" >"$work/out" 2>"$work/err" &
+client=$!
+sleep 0.5
+kill -INT "$client"
+wait "$client" && fail "an interrupted drain says that all have ended"
+run 0 drain --undo --endpoint "$endpoint"
+run 0 cancel lasting --endpoint "$endpoint"
+
 # ---- Restarts -----------------------------------------------------------------------
 stop_daemon
 start_daemon 20
