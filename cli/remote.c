@@ -13,6 +13,8 @@
 #include "cli/output.h"
 #include "cli/text_file.h"
 
+enum { HELD_MOST = 20 }; /* calls of while_waiting: two seconds */
+
 /* ---- The connection ------------------------------------------------------- */
 
 static volatile sig_atomic_t interrupts;
@@ -67,6 +69,9 @@ static int while_waiting(void *arg, int connected)
         log_info("the daemon is gone; the request stays, waiting for it to come back");
         r->told_gone = 1;
     }
+    /* The daemon may accept what nobody would know of to cancel. */
+    if (interrupts && connected && r->submitting && r->held++ < HELD_MOST)
+        return 0;
     return interrupts;
 }
 
@@ -96,7 +101,6 @@ enum err_code remote_open(struct remote *r, const struct options *o, struct err 
     struct latent_error le;
 
     *r = (struct remote){ 0 };
-    interrupts = 0;
     if (o->token_file)
         TRY(read_token(r, o, e));
     options.token = r->token;
@@ -179,9 +183,15 @@ enum err_code remote_submit(struct remote *r, const struct latent_request *q,
 {
     struct latent_error le;
     struct timespec pause = { 0 };
+    enum latent_code code;
     int told = 0;
 
-    while (latent_submit(r->c, q, out, &le) != LATENT_OK) {
+    for (;;) {
+        r->submitting = 1;
+        code = latent_submit(r->c, q, out, &le);
+        r->submitting = r->held = 0;
+        if (code == LATENT_OK)
+            return ERR_OK;
         if (le.code != LATENT_STARTING || interrupts)
             return remote_err(&le, e);
         if (!told++)
@@ -190,7 +200,6 @@ enum err_code remote_submit(struct remote *r, const struct latent_request *q,
         pause.tv_nsec = le.retry_ms % 1000 * 1000000L;
         nanosleep(&pause, NULL);
     }
-    return ERR_OK;
 }
 
 /* ---- Printing ---------------------------------------------------------------- */

@@ -13,6 +13,7 @@ struct remote {
     struct latent *c;
     double gone_s; /* since when there is no daemon; 0: there is one */
     int told_gone;
+    int submitting, held; /* held: how often a Ctrl-C was passed over meanwhile */
     char *token;
 };
 
@@ -36,7 +37,9 @@ int remote_interrupted(void);
 enum err_code remote_sampling(struct latent_request *r, struct latent_bias **bias,
                               const struct options *o, struct err *e);
 
-/* Submits, and again as long as the daemon is still starting. */
+/* Submits, and again as long as the daemon is still starting.  A Ctrl-C that comes while the daemon
+ * has the question is left for whoever waits next, who can cancel; after two seconds it ends this
+ * too: ERR_CANCELLED. */
 enum err_code remote_submit(struct remote *r, const struct latent_request *q,
                             struct latent_accepted *out, struct err *e);
 
