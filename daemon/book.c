@@ -271,6 +271,29 @@ static void set_times(struct request *r, int64_t accepted_ms)
     r->deadline_ms = ms == 0 ? 0 : r->accepted_at_ms + ms > 0 ? r->accepted_at_ms + ms : 1;
 }
 
+/* The ranks would end at what no model of this vocabulary can have been asked for. */
+static enum err_code check_row(const struct requests *b, const struct request *r,
+                               const struct journal_row *row, struct err *e)
+{
+    TRY(request_spec_check(&r->spec, b->opt.n_vocab, e));
+    for (int64_t i = 0; i < row->n_tokens; i++)
+        if (row->tokens[i] < 0 || row->tokens[i] >= b->opt.n_vocab)
+            return err_set(e, ERR_FORMAT, "its token %" PRId64 " is %d; the model has %d", i,
+                           row->tokens[i], b->opt.n_vocab);
+    return ERR_OK;
+}
+
+/* One row is damaged: the others are not to blame, and its id may be used again.  Returns 0, or 1:
+ * no memory. */
+static int leave_out(struct take_up *t, const struct journal_row *row)
+{
+    struct journal_end end = { .number = row->number, .reason = REASON_FAILED };
+
+    log_warn("request %s: %s; it is left out", row->id, t->e->msg);
+    (void)snprintf(end.message, sizeof end.message, "%.200s", t->e->msg);
+    return journal_entry_add_end(t->ends, &end) != 0;
+}
+
 /* One live request of the journal. */
 static int take_up_row(void *arg, const struct journal_row *row)
 {
@@ -280,12 +303,12 @@ static int take_up_row(void *arg, const struct journal_row *row)
     enum err_code rc = request_create(&r, b, row->id, row->spec, row->n_spec, t->e);
     int stopped;
 
-    if (rc == ERR_FORMAT) { /* one row: the others are not to blame */
-        log_warn("request %s: %s; it is left out", row->id, t->e->msg);
-        return 0;
+    if (rc == ERR_OK && !t->why)
+        rc = check_row(b, r, row, t->e);
+    if (rc != ERR_OK) {
+        request_free(r);
+        return rc == ERR_NOMEM || leave_out(t, row);
     }
-    if (rc != ERR_OK)
-        return 1;
     r->number = row->number;
     r->foreign = t->why != NULL;
     for (int64_t i = 0; i < row->n_tokens && rc == ERR_OK; i++)

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include <signal.h>
+#include <sqlite3.h>
 
 #include "daemon/journal.h"
 #include "daemon/status_board.h"
@@ -407,6 +408,68 @@ static void another_model_ends_what_lives(void **state)
     rig_close(&r);
 }
 
+/* Sets one byte of what a request has asked for, counted from its end; 0: the first of all. */
+static void damage(const char *id, int from_end, char byte)
+{
+    sqlite3 *db;
+    sqlite3_stmt *s;
+    sqlite3_blob *blob;
+
+    assert_int_equal(sqlite3_open("damaged/journal.db", &db), SQLITE_OK);
+    assert_int_equal(sqlite3_prepare_v2(db, "SELECT number FROM request WHERE id = ?1", -1, &s, 0),
+                     SQLITE_OK);
+    assert_int_equal(sqlite3_bind_text(s, 1, id, -1, SQLITE_STATIC), SQLITE_OK);
+    assert_int_equal(sqlite3_step(s), SQLITE_ROW);
+    assert_int_equal(
+        sqlite3_blob_open(db, "main", "request", "spec", sqlite3_column_int64(s, 0), 1, &blob),
+        SQLITE_OK);
+    int at = from_end ? sqlite3_blob_bytes(blob) - from_end : 0;
+    assert_int_equal(sqlite3_blob_write(blob, &byte, 1, at), SQLITE_OK);
+    sqlite3_blob_close(blob);
+    sqlite3_finalize(s);
+    sqlite3_close(db);
+}
+
+/* SQLite does not see a wrong byte in a value.  Who was hit ends as failed, or is not known any
+ * more where nothing of it can be read. */
+static void a_damaged_request_harms_no_other(void **state)
+{
+    static const char *const ids[] = { "good", "bad-stop", "bad-version", "bad-prompt" };
+    const struct request_bytes stop = { .data = "\x01", .len = 1 };
+    struct order o[4];
+    struct reader x[4];
+    struct rig r;
+    (void)state;
+
+    open_rig(&r, "damaged");
+    for (int i = 0; i < 4; i++) {
+        make_order(&o[i], &r, ids[i], 0);
+        o[i].spec.stops = &stop;
+        o[i].spec.n_stops = i == 1;
+        submit(&r, &o[i], &x[i]);
+    }
+    rig_close(&r);
+    damage("bad-stop", 1, 0);
+    damage("bad-version", 0, 0);
+    damage("bad-prompt", 5, 0x7f); /* the last byte of its last token */
+    open_rig(&r, "damaged");
+    for (int i = 0; i < 3; i++) {
+        if (i > 0)
+            assert_int_equal(reader_read(&r, &x[i], NULL), ANSWER_UNKNOWN);
+        submit(&r, &o[i], &x[i]);
+    }
+    read_all(&r, x, 4);
+    for (int i = 0; i < 3; i++)
+        same_reply(&solo[0], &x[i]);
+    assert_int_equal(x[3].view.reason, REASON_FAILED);
+    assert_non_null(strstr(x[3].view.message, "prompt: token"));
+    for (int i = 0; i < 4; i++) {
+        str_free(&x[i].text);
+        token_list_free(&o[i].prompt);
+    }
+    rig_close(&r);
+}
+
 static void what_is_wrong_is_refused_by_name(void **state)
 {
     struct request_bytes nul = { .data = "a\0b", .len = 3 };
@@ -470,6 +533,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(two_ranks_under_mpirun_say_the_same),
         cmocka_unit_test(ends_have_their_reasons),
         cmocka_unit_test(another_model_ends_what_lives),
+        cmocka_unit_test(a_damaged_request_harms_no_other),
         cmocka_unit_test(what_is_wrong_is_refused_by_name),
     };
 
