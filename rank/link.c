@@ -62,7 +62,7 @@ static enum err_code recv_all(int fd, void *to, size_t n, struct err *e)
         if (got < 0)
             return err_sys(e, "link: cannot receive");
         if (got == 0)
-            return err_set(e, ERR_IO, "closed");
+            return err_set(e, ERR_IO, "link: the other side has closed it");
         have += (size_t)got;
     }
     return ERR_OK;

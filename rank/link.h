@@ -117,7 +117,7 @@ struct link_frame {
     size_t n;
 };
 
-/* Blocking; EINTR is retried.  link_recv: ERR_IO at the end of the stream (msg "closed"), or a
+/* Blocking; EINTR is retried.  link_recv: ERR_IO at the end of the stream, or a
  * frame above LINK_MAX_FRAME: ERR_FORMAT.  The payload is the caller's (free). */
 enum err_code link_send(int fd, enum link_kind kind, const void *payload, size_t n, struct err *e);
 enum err_code link_recv(int fd, struct link_frame *f, struct err *e);

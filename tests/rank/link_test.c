@@ -37,7 +37,7 @@ static void frames_cross_a_socket(void **state)
     free(f.payload);
     close(fd[0]);
     assert_int_equal(link_recv(fd[1], &f, &e), ERR_IO);
-    assert_string_equal(e.msg, "closed");
+    assert_string_equal(e.msg, "link: the other side has closed it");
     close(fd[1]);
 }
 
