@@ -15,6 +15,10 @@ void log_info(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void log_warn(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void log_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
+/* First of all in a program: where its caller has closed descriptors 0 to 2, no file or socket may
+ * become one of them, and get lines and results.  They fail as closed ones do. */
+void log_keep_streams(void);
+
 /* With quiet set, log_info prints nothing; warnings and errors still appear. */
 void log_set_quiet(int quiet);
 

@@ -110,6 +110,7 @@ int main(int argc, char **argv)
 {
     struct err e = { 0 };
 
+    log_keep_streams();
     signal(SIGPIPE, SIG_IGN); /* writing then fails with EPIPE, like any other failure */
     draft_drop_on_signals();
     enum err_code rc = dispatch(argc, argv, &e);

@@ -12,7 +12,6 @@
  * not fit; in a job 143 when ranks were cut off.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
@@ -197,25 +196,13 @@ static enum err_code serve(struct options *o, int *status, struct err *e)
     return rc == ERR_CANCELLED ? ERR_OK : rc;
 }
 
-/* Whoever closed one of the three: the next file would take its number, and the log go into it. */
-static void fill_standard_streams(void)
-{
-    int fd;
-
-    do
-        fd = open("/dev/null", O_RDWR);
-    while (fd >= 0 && fd <= STDERR_FILENO);
-    if (fd >= 0)
-        close(fd);
-}
-
 int main(int argc, char **argv)
 {
     struct options o = { 0 };
     struct err e = { 0 };
     int status = 0;
 
-    fill_standard_streams();
+    log_keep_streams();
     log_set_program("latentd");
     log_set_lossy(1);           /* who reads no log does not stop the service */
     (void)umask(umask(0) | 07); /* the journal has what people wrote */

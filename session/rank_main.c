@@ -181,6 +181,7 @@ int main(int argc, char **argv)
     if (getppid() != parent)
         _exit(EXIT_ALONE);
     signal(SIGPIPE, SIG_IGN);
+    log_keep_streams();
     log_set_program("latentd-rank");
     if (argc == 2 && strcmp(argv[1], "--version") == 0) {
         printf("latentd-rank %s\n", LATENTD_VERSION);

@@ -76,6 +76,9 @@ run 0 list --endpoint "$endpoint" --json; says out '"produced_tokens": 10'
 run 0 follow one --endpoint "$endpoint" --cursor 7; out_is "$(words 8 10)"; says err 'ended by length'
 run 1 follow nobody --endpoint "$endpoint"; says err 'unknown_request'
 run 0 submit --endpoint "$endpoint" -f - -n 3 -q
+# The socket must not become what was closed: the text would go to the daemon.
+"$latent" submit --endpoint "$endpoint" -p hello -n 3 -q 2>"$work/err" >&- && fail "written nowhere"
+says err 'Bad file descriptor'
 run 0 submit --endpoint "$endpoint" -p hello -n 100000 --detach
 id=$(cat "$work/out")
 run 0 cancel "$id" --endpoint "$endpoint"
