@@ -16,6 +16,9 @@ fail() {
     bad=1
 }
 
+# shellcheck source=tests/support/await.sh
+. "${0%/*}/../support/await.sh"
+
 # run STATUS ARGS...: runs latent, leaves $work/out and $work/err; run_with has standard input too.
 run_with() {
     local want=$1 got
@@ -108,21 +111,21 @@ size=$(wc -c <"$work/first")
 cmp -s -n "$size" "$work/first" "$work/out" || fail 'the first answer depends on what comes after'
 [ "$(wc -c <"$work/out")" -gt "$size" ] || fail 'the second message has no answer'
 
-# SIGINT ends the answer, not the conversation: the second message is answered.
+# SIGINT ends the answer, which is long, not the conversation: the second message is answered.
 mkfifo "$work/in"
-"$latent" chat -m "$v3" --temp 0 --ignore-eos <"$work/in" >"$work/out" 2>"$work/err" &
+"$latent" chat -m "$v3" --temp 0 --ignore-eos -n -1 -c 8192 <"$work/in" >"$work/out" 2>"$work/err" &
 pid=$!
 exec 9>"$work/in"
 echo 'Call me Ishmael.' >&9
-for _ in $(seq 200); do [ -s "$work/out" ] && break; sleep 0.05; done
+await 'an answer' longer "$work/out" 0
 kill -INT $pid
-for _ in $(seq 200); do grep -q interrupted "$work/err" && break; sleep 0.05; done
+await 'the end of the answer' grep -q interrupted "$work/err"
 bytes=$(wc -c <"$work/out")
 echo 'And then?' >&9
-for _ in $(seq 200); do [ "$(wc -c <"$work/out")" -gt "$bytes" ] && break; sleep 0.05; done
+await 'a second answer' longer "$work/out" "$bytes"
 kill -INT $pid
 exec 9>&-
-wait $pid || fail "an interrupted chat: exit $?: $(cat "$work/err")"
+ended $pid 'an interrupted chat' || fail "an interrupted chat: exit $?: $(cat "$work/err")"
 [ "$(grep -c interrupted "$work/err")" = 2 ] || fail "not interrupted twice: $(cat "$work/err")"
 
 # ---- generate ---------------------------------------------------------------
@@ -173,10 +176,9 @@ cmp -s "$work/out" "$work/l.npy" || fail '-o - writes something else'
 yes 'the whale sailed on ' | head -n 4000 | tr -d '\n' >"$work/long"
 "$latent" logits -m "$v3" -f "$work/long" -o "$work/l.npy" 2>"$work/err" &
 pid=$!
-for _ in $(seq 200); do [ -e "$work/l.npy.part" ] && break; sleep 0.05; done
-[ -e "$work/l.npy.part" ] || fail 'logits does not begin'
+await 'the draft of a file' test -e "$work/l.npy.part"
 kill -TERM $pid
-wait $pid
+ended $pid logits
 [ $? = 143 ] || fail 'logits does not end by the signal'
 [ -e "$work/l.npy.part" ] && fail 'a signal leaves half a file'
 says l.npy "'shape': (3, 4096)"

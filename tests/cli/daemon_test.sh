@@ -1,22 +1,27 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 #
-# daemon_test.sh LATENT LATENTD DATA: what a user sees of a real daemon with a small model: the
+# daemon_test.sh LATENT LATENTD DATA TOKENS: what a user sees of a real daemon with a small model: the
 # same text as from `latent generate`, over three SIGKILLs too, a conversation, a clean end.
 set -u
 latent=$1
 latentd=$2
 model=$3/models/tiny-v3-q4_k_m.gguf
+n=$4
 work=$(mktemp -d)
 endpoint=ipc://$work/socket
-daemon=
-trap '[ -z "$daemon" ] || kill -KILL "$daemon"; rm -rf "$work"' EXIT
+daemon='' submit=''
+trap '[ -z "$daemon" ] || kill -KILL $daemon $submit 2>/dev/null; rm -rf "$work"' EXIT
 
 fail() {
     echo "FAILED: $*; the daemon says:"
     tail -n 20 "$work/log"
     exit 1
 }
+
+# shellcheck source=tests/support/await.sh
+. "${0%/*}/../support/await.sh"
+await_log=$work/log
 
 start_daemon() {
     "$latentd" -m "$model" --listen "$endpoint" --state-dir "$work/state" -c 4096 -np 4 -t 1 \
@@ -35,41 +40,42 @@ client() {
 
 mkdir "$work/state"
 start_daemon
-for _ in $(seq 300); do
-    "$latent" status --endpoint "$endpoint" >"$work/out" 2>/dev/null && grep -q serving "$work/out" && break
-    sleep 0.1
-done
+serving() { "$latent" status --endpoint "$endpoint" 2>/dev/null | grep 'serving' >/dev/null; }
+await 'a daemon that serves' serving
 client status
 grep -q 'health      green' "$work/out" || fail "not green: $(cat "$work/out")"
 grep -q RANK0 "$work/out" || fail "status has no plan"
 [ -z "$(find "$work/state" -name 'journal*' -perm /7)" ] || fail "everybody can read the journal"
 
-"$latent" generate -m "$model" -p 'Once upon' -n 2000 --seed 5 -t 1 -q >"$work/want" || fail generate
-client submit -p 'Once upon' -n 2000 --seed 5 -q
+"$latent" generate -m "$model" -p 'Once upon' -n "$n" --seed 5 -t 1 -q >"$work/want" || fail generate
+client submit -p 'Once upon' -n "$n" --seed 5 -q
 cmp "$work/want" "$work/out" || fail "the daemon's text is not that of generate"
 
-rm "$work/out"
-"$latent" submit --endpoint "$endpoint" -p 'Once upon' -n 2000 --seed 5 --id killed \
-    >"$work/killed" 2>"$work/err" &
-submit=$!
-seen=0
-for _ in 1 2 3; do # each time once more of the text has come
-    for _ in $(seq 1000); do
-        [ "$(wc -c <"$work/killed")" -le "$seen" ] || break
-        sleep 0.02
+# Three kills, each once more of a text has come; of a further one if it ends before.
+kills=0 streams=0
+while [ $kills -lt 3 ]; do
+    id=killed-$((++streams)) seen=0
+    : >"$work/killed"
+    "$latent" submit --endpoint "$endpoint" -p 'Once upon' -n "$n" --seed 5 --id "$id" \
+        >"$work/killed" 2>"$work/err" &
+    submit=$!
+    while [ $kills -lt 3 ]; do
+        await 'text of a stream' goes_on "$submit" "$work/killed" "$seen"
+        has_ended "$submit" && break
+        seen=$(wc -c <"$work/killed")
+        kill -KILL "$daemon"
+        wait "$daemon" 2>/dev/null
+        start_daemon
+        kills=$((kills + 1))
     done
-    seen=$(wc -c <"$work/killed")
-    kill -KILL "$daemon"
-    wait "$daemon" 2>/dev/null
-    start_daemon
+    ended "$submit" submit || fail "submit over kills: $(cat "$work/err")"
+    submit=
+    cmp "$work/want" "$work/killed" || fail "another text after kills"
 done
-kill -0 "$submit" || fail "the stream ended before the third kill"
-wait "$submit" || fail "submit over three kills: $(cat "$work/err")"
-cmp "$work/want" "$work/killed" || fail "another text after three kills"
-client follow killed -q
+client follow "$id" -q
 cmp "$work/want" "$work/out" || fail "follow gives another text"
 client list
-grep -q '^killed .* ended .* length' "$work/out" || fail "list: $(cat "$work/out")"
+grep -q "^$id .* ended .* length" "$work/out" || fail "list: $(cat "$work/out")"
 client metrics
 grep -q '^latentd_up 1' "$work/out" || fail "metrics: $(cat "$work/out")"
 grep -q '^latentd_rank_steps_total{rank="0",host="[^"]*"} [1-9]' "$work/out" || fail "no steps of rank 0"
@@ -88,7 +94,7 @@ client drain --wait
 "$latent" submit --endpoint "$endpoint" -p x 2>"$work/err" && fail "it drains, and takes a request"
 grep -q draining "$work/err" || fail "$(cat "$work/err")"
 kill "$daemon"
-wait "$daemon" || fail "exit status $? after SIGTERM"
+ended "$daemon" 'the daemon' || fail "exit status $? after SIGTERM"
 daemon=
 [ ! -e "$work/socket" ] || fail "its socket is left"
 

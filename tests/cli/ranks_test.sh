@@ -17,6 +17,9 @@ fail() {
     bad=1
 }
 
+# shellcheck source=tests/support/await.sh
+. "${0%/*}/../support/await.sh"
+
 run() {
     local want=$1 got
     shift
@@ -71,7 +74,8 @@ run 0 plan "$v3" --hot "$work/hot1"
 run 0 generate -m "$v3" -p 'The whale' -n 4 --temp 0 --hot "$work/hot1" --record-experts "$work/hot1"
 awk '{ sum[$1] += $3 } END { exit !(sum[1] > 0 && sum[1] == sum[2] && sum[1] < 200) }' "$work/hot1" ||
     fail 'generate has not counted its own tokens'
-run 0 perplexity -m "$v3" -f "$0" -c 64 --json --record-experts "$work/hot1"
+head -c 1500 "$0" >"$work/text"
+run 0 perplexity -m "$v3" -f "$work/text" -c 64 --json --record-experts "$work/hot1"
 # a chunk of 64 feeds 63 tokens and scores 31
 scored=$(grep -o '"tokens": [0-9]*' "$work/out" | grep -o '[0-9]*$')
 sum=$(awk '$1 == 1 { sum += $3 } END { print sum }' "$work/hot1")
@@ -94,7 +98,7 @@ export ASAN_OPTIONS=detect_leaks=0 # MPI keeps memory to the end
 mpi() {
     local want=$1 n=$2 got
     shift 2
-    timeout 60 "$mpirun" -q --mca odls_base_sigkill_timeout 0 --oversubscribe --bind-to none -np "$n" "$latent" "$@" \
+    timeout 200 "$mpirun" -q --mca odls_base_sigkill_timeout 0 --oversubscribe --bind-to none -np "$n" "$latent" "$@" \
         >"$work/out" 2>"$work/err" </dev/null
     got=$?
     [ "$got" = "$want" ] || fail "$n x latent $*: exit $got, want $want: $(head -c 400 "$work/err")"
@@ -110,7 +114,7 @@ cp "$work/out" "$work/greedy"
 mpi 0 2 generate -m "$v3" -p 'The whale' -n 8 --temp 0 -t 1 -ot 'exps=RANK1'
 # mpirun gives its processes a terminal, on which the text ends with a newline
 [ "$(cat "$work/out")" = "$(cat "$work/greedy")" ] || fail "other text from two processes: $(cat "$work/out")"
-mpi 0 2 perplexity -m "$v3" -f "$0" -c 64 -t 1 --json
+mpi 0 2 perplexity -m "$v3" -f "$work/text" -c 64 -t 1 --json
 says out '"perplexity"'
 mpi 0 2 "${counted[@]}" --record-experts "$work/hot2"
 cmp "$work/hot2" "$work/hot3" || fail 'two processes count other experts'
@@ -144,7 +148,7 @@ chmod +x "$work/differs"
 echo 'exps=RANK0' >"$work/rules0"
 echo 'exps=RANK1' >"$work/rules1"
 differ() {
-    timeout 60 "$mpirun" --oversubscribe --bind-to none -np 2 "$work/differs" "$1" "$2" "$latent" \
+    timeout 200 "$mpirun" --oversubscribe --bind-to none -np 2 "$work/differs" "$1" "$2" "$latent" \
         generate -p x -n 2 -t 1 >"$work/out" 2>"$work/err" </dev/null &&
         fail "served with $1 and $2"
     says err "latent: $3: rank 1 on host "
@@ -158,29 +162,26 @@ differ "-m $v3 -c 256" "-m $v3 -c 128" -c
 differ "-m $v3" "-m $v3 --reduce f32" --reduce
 differ "-m $v3 -ot exps=RANK0" "-m $v3 -ot exps=RANK1" -ot
 differ "-m $v3 --rules $work/rules0" "-m $v3 --rules $work/rules1" plan
-timeout 60 "$mpirun" --oversubscribe --bind-to none -np 2 "$work/differs" "-m $v3" "-m $work/none.gguf" \
+timeout 200 "$mpirun" --oversubscribe --bind-to none -np 2 "$work/differs" "-m $v3" "-m $work/none.gguf" \
     "$latent" generate -p x -n 2 -t 1 >"$work/out" 2>"$work/err" </dev/null
 [ $? = 1 ] || fail "a file that rank 1 lacks: $(cat "$work/err")"
 says err "none.gguf: cannot open"
 [ "$(grep -c '^latent: .*rank 1' "$work/err")" = 1 ] || fail 'a file that rank 1 lacks: not said once'
 
-# alive PID: and not only waiting to be reaped
-alive() { grep -q '^State:[[:space:]]*[^ZX[:space:]]' "/proc/$1/status" 2>/dev/null; }
 # kill_last SIGNAL OPTION...: to the last of three ranks, with options of mpirun.  All end soon.
 kill_last() {
     local signal=$1 job ranks p
     shift
-    timeout 60 "$mpirun" --oversubscribe --bind-to none "$@" -np 3 "$latent" bench -m "$v3" --pp 512 \
+    timeout 200 "$mpirun" --oversubscribe --bind-to none "$@" -np 3 "$latent" bench -m "$v3" --pp 512 \
         --tg 64 -r 1000 -t 1 --record-experts "$work/killed" >"$work/out" 2>"$work/err" </dev/null &
     job=$!
-    for _ in $(seq 200); do grep -q 'RANK2: ' "$work/err" && break; sleep 0.1; done
+    await 'the plan of three ranks' grep -q 'RANK2: ' "$work/err"
     ranks=$(pgrep -P "$(pgrep -P $job)")
     kill "-$signal" "$(echo "$ranks" | tail -n 1)"
-    wait $job
+    ended $job "a job whose last rank gets SIG$signal"
     status=$?
     for p in $ranks; do
-        for _ in $(seq 50); do alive "$p" || break; sleep 0.1; done
-        alive "$p" && fail "rank $p lives on"
+        await "the end of rank $p" is_gone "$p"
     done
 }
 # Somebody says which; a hasty mpirun may be the only one that still can.
@@ -199,7 +200,7 @@ cat >"$work/missing" <<'EOF'
 [ "$OMPI_COMM_WORLD_RANK" = 1 ] || exec "$@"
 EOF
 chmod +x "$work/missing"
-timeout 60 "$mpirun" -q --mca odls_base_sigkill_timeout 0 --oversubscribe --bind-to none -np 3 \
+timeout 200 "$mpirun" -q --mca odls_base_sigkill_timeout 0 --oversubscribe --bind-to none -np 3 \
     "$work/missing" "$latent" generate -m "$v3" -p x >"$work/out" 2>"$work/err" </dev/null
 [ $? = 70 ] || fail "a rank that never came: $(cat "$work/err")"
 grep -q '^latent: .*number 2 of 3 on host .* has ended' "$work/err" || fail "$(cat "$work/err")"
@@ -214,7 +215,7 @@ EOF
 chmod +x "$work/poor"
 printf 'MemTotal: 900000 kB\nMemAvailable: 270000 kB\n' >"$work/meminfo"
 if unshare -m -u sh -c 'mount --bind "$0" /proc/meminfo' "$work/meminfo" 2>/dev/null; then
-    MEMINFO=$work/meminfo timeout 60 "$mpirun" -q --oversubscribe --bind-to none -np 3 "$work/poor" \
+    MEMINFO=$work/meminfo timeout 200 "$mpirun" -q --oversubscribe --bind-to none -np 3 "$work/poor" \
         "$latent" generate -m "$v3" -p x -n 2 -t 1 >"$work/out" 2>"$work/err" </dev/null
     [ $? = 3 ] || fail "a host without memory: $(cat "$work/err")"
     says err 'does not fit: host poor (RANK1) needs '

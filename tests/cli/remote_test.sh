@@ -9,8 +9,8 @@ fake=$2
 vocabulary=$3/models/tiny-v3-q4_k_m.gguf
 work=$(mktemp -d)
 endpoint=ipc://$work/socket
-daemon=
-trap '[ -z "$daemon" ] || kill "$daemon"; rm -rf "$work"' EXIT
+daemon='' client=''
+trap '[ -z "$daemon$client" ] || kill $daemon $client 2>/dev/null; rm -rf "$work"' EXIT
 bad=0
 
 fail() {
@@ -18,17 +18,17 @@ fail() {
     bad=1
 }
 
+# shellcheck source=tests/support/await.sh
+. "${0%/*}/../support/await.sh"
+await_log=$work/log
+
 # start_daemon RATE_MS [ADDRESS [TOKEN]]: waits until it listens; its address is in $work/bound.
 start_daemon() {
     : >"$work/bound"
     "$fake" "${2-$endpoint}" "$work/state" "$1" "$vocabulary" "${@:3}" \
         >"$work/bound" 2>>"$work/log" &
     daemon=$!
-    for _ in $(seq 200); do
-        [ -s "$work/bound" ] && return
-        sleep 0.02
-    done
-    fail "the daemon does not start: $(cat "$work/log")"
+    await 'the start of the daemon' longer "$work/bound" 0
 }
 stop_daemon() {
     kill "-${1-TERM}" "$daemon"
@@ -48,13 +48,12 @@ says() { grep -qF -- "$2" "$work/$1" || fail "$1 lacks '$2': $(head -c 300 "$wor
 words() { for k in $(seq "$1" "$2"); do printf 'w%d ' "$k"; done; }
 out_is() { [ "$(cat "$work/out")" = "$1" ] || fail "stdout is not '$1': $(head -c 300 "$work/out")"; }
 
-# heard: something has come from the client in the background.
-heard() {
-    for _ in $(seq 200); do
-        [ -s "$work/out" ] && return
-        sleep 0.02
-    done
-    fail "the client says nothing: $(cat "$work/err")"
+# heard [BYTES]: more than so much has come from the client in the background.
+heard() { await 'text from the client' goes_on "$client" "$work/out" "${1-0}"; }
+# client_ended: leaves the status of the client in the background.
+client_ended() {
+    ended "$client" 'the client' || { client=; return 1; }
+    client=
 }
 
 # ---- Without a daemon ---------------------------------------------------------
@@ -103,7 +102,7 @@ env --default-signal=INT "$latent" submit --endpoint "$endpoint" -p x -n 100000 
 client=$!
 heard
 kill -INT "$client"
-wait "$client" && fail "an interrupted submit ended well"
+client_ended && fail "an interrupted submit ended well"
 [ -s "$work/out" ] || fail "an interrupted submit printed nothing"
 run 0 list --endpoint "$endpoint"; says out cancelled
 
@@ -121,28 +120,31 @@ run 0 cancel lasting --endpoint "$endpoint"
 
 # ---- Restarts -----------------------------------------------------------------------
 stop_daemon
+# 2000 tokens take 40 s; of the last daemon, with a token a millisecond, they are due at once.
 start_daemon 20
 rm "$work/out"
-"$latent" submit --endpoint "$endpoint" -p x -n 150 --id long >"$work/out" 2>"$work/err" &
+"$latent" submit --endpoint "$endpoint" -p x -n 2000 --id long >"$work/out" 2>"$work/err" &
 client=$!
 heard
-for _ in 1 2 3 4; do
-    sleep 0.4
+for rate in 20 20 20 1; do
+    seen=$(wc -c <"$work/out")
     stop_daemon KILL
-    sleep 0.2
-    start_daemon 20
+    start_daemon "$rate"
+    heard "$seen"
 done
-wait "$client" || fail "submit over restarts: $(cat "$work/err")"
-out_is "$(words 1 150)"
+client_ended || fail "submit over restarts: $(cat "$work/err")"
+out_is "$(words 1 2000)"
+stop_daemon
+start_daemon 20
 rm "$work/out"
-"$latent" submit --endpoint "$endpoint" -p x -n 60 --id away >"$work/out" 2>"$work/err" &
+"$latent" submit --endpoint "$endpoint" -p x -n 2000 --id away >"$work/out" 2>"$work/err" &
 client=$!
 heard
 stop_daemon KILL
-sleep 4
-start_daemon 20
-wait "$client" || fail "submit over a pause: $(cat "$work/err")"
-out_is "$(words 1 60)"
+await 'a line that the daemon is gone' grep -q 'waiting for it to come back' "$work/err"
+start_daemon 1
+client_ended || fail "submit over a pause: $(cat "$work/err")"
+out_is "$(words 1 2000)"
 says err 'waiting for it to come back'
 says err 'the daemon is back'
 stop_daemon

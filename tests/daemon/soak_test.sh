@@ -17,16 +17,17 @@ cleanup() {
 trap cleanup EXIT
 fail() { echo "soak: $*" >&2; cat "$work/log" >&2; exit 1; }
 
+# shellcheck source=tests/support/await.sh
+. "${0%/*}/../support/await.sh"
+await_log=$work/log
+
 # A cache so small that all of it is in use, and so in memory, long before the first look.
 "$latentd" -q -m "$model" -c 4096 --reuse strict --listen "$endpoint" --state-dir "$work/state" \
     2>"$work/log" &
 daemon=$!
 status() { "$latent" status --endpoint "$endpoint" 2>/dev/null; }
-for ((i = 0; i < 300; i++)); do
-    ! status | grep -q '^health *green' || break
-    sleep 0.1
-done
-status | grep '^health *green' >/dev/null || fail "it does not become green"
+green() { status | grep '^health *green' >/dev/null; }
+await 'a green daemon' green
 rank=$(pgrep -P "$daemon")
 kib() { awk '/^VmRSS:/ { print $2 }' "/proc/$1/status"; }
 
@@ -58,6 +59,6 @@ status | grep '^pages  *0 of ' >/dev/null || fail "pages are lost: $(status | gr
 
 kill -TERM "$daemon"
 result=0
-wait "$daemon" || result=$?
+ended "$daemon" 'the daemon' || result=$?
 daemon=0
 [ $result = 0 ] || fail "stopped with status $result"

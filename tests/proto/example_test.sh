@@ -9,8 +9,8 @@ source=$1
 fake=$2
 doc=$source/docs/protocol.md
 work=$(mktemp -d)
-daemon=
-trap '[ -z "$daemon" ] || kill "$daemon"; rm -rf "$work"' EXIT
+daemon='' client=''
+trap '[ -z "$daemon" ] || kill $daemon $client 2>/dev/null; rm -rf "$work"' EXIT
 
 fail() {
     echo "FAILED: $*"
@@ -23,6 +23,10 @@ grep -E '^\| .[a-z_]+\.[a-z_]+. \| [0-9]* \| [0-9]+ \|$' "$doc" >"$work/document
 [ -s "$work/limits" ] || fail "no rows in limits.def"
 diff "$work/limits" "$work/documented" || fail "the limits of docs/protocol.md"
 
+# shellcheck source=tests/support/await.sh
+. "${0%/*}/../support/await.sh"
+await_log=$work/log
+
 python=/usr/bin/python3
 if ! "$python" -c 'import google.protobuf' 2>/dev/null || ! command -v protoc >/dev/null; then
     echo "example_test: no python3-protobuf or no protoc; the Python program was not run"
@@ -33,34 +37,27 @@ lines=$(wc -l <"$work/example.py")
 { [ "$lines" -ge 40 ] && [ "$lines" -le 70 ]; } || fail "the program has $lines lines"
 protoc --python_out="$work" --proto_path="$source/proto" latentd.proto || fail protoc
 
-start_daemon() {
+start_daemon() { # RATE_MS
     : >"$work/bound"
-    "$fake" "ipc://$work/socket" "$work/state" 20 "$source/tests/data/models/tiny-v3-q4_k_m.gguf" \
+    "$fake" "ipc://$work/socket" "$work/state" "$1" "$source/tests/data/models/tiny-v3-q4_k_m.gguf" \
         >"$work/bound" 2>>"$work/log" &
     daemon=$!
-    for _ in $(seq 300); do
-        [ -s "$work/bound" ] && return
-        sleep 0.02
-    done
-    fail "the daemon does not start: $(cat "$work/log")"
+    await 'the start of the daemon' longer "$work/bound" 0
 }
 
-start_daemon
-timeout 60 "$python" "$work/example.py" "$work/socket" "Once upon a time" \
-    >"$work/out" 2>"$work/err" &
+start_daemon 300
+"$python" "$work/example.py" "$work/socket" "Once upon a time" >"$work/out" 2>"$work/err" &
 client=$!
-for _ in $(seq 300); do
-    [ -s "$work/out" ] && break
-    sleep 0.02
-done
-for _ in 1 2 3 4; do
-    sleep 0.3
+# 100 tokens take 30 s; of the last daemon, with a token a millisecond, they are due at once.
+seen=0
+for rate in 300 300 300 1; do
+    await 'text from example.py' goes_on "$client" "$work/out" "$seen"
+    seen=$(wc -c <"$work/out")
     kill -KILL "$daemon"
     wait "$daemon" 2>/dev/null
-    sleep 0.1
-    start_daemon
+    start_daemon "$rate"
 done
-wait "$client" || fail "example.py: $(cat "$work/err")"
+ended "$client" example.py || fail "example.py: $(cat "$work/err")"
 [ "$(cat "$work/out")" = "$(for k in $(seq 100); do printf 'w%d ' "$k"; done)" ] ||
     fail "example.py printed: $(cat "$work/out")"
 grep -q FINISH_LENGTH "$work/err" || fail "example.py ended with: $(cat "$work/err")"

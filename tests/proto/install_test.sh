@@ -18,6 +18,10 @@ fail() {
     exit 1
 }
 
+# shellcheck source=tests/support/await.sh
+. "${0%/*}/../support/await.sh"
+await_log=$work/log
+
 for component in liblatent0 liblatent-dev; do
     cmake --install "$build" --prefix "$work/usr" --component "$component" >"$work/log" 2>&1 ||
         fail "install: $(cat "$work/log")"
@@ -45,10 +49,7 @@ seen=$(nm -D --defined-only "$lib/liblatent.so.0" | awk '$3 !~ /^(latent_|LATENT
 "$fake" "ipc://$work/socket" "$work/state" 1 "$source/tests/data/models/tiny-v3-q4_k_m.gguf" \
     >"$work/bound" 2>"$work/log" &
 daemon=$!
-for _ in $(seq 300); do
-    [ -s "$work/bound" ] && break
-    sleep 0.02
-done
+await 'the start of the daemon' longer "$work/bound" 0
 want=$(for k in $(seq 100); do printf 'w%d ' "$k"; done)
 for program in shared static; do
     got=$(LD_LIBRARY_PATH=$lib "$work/$program" "ipc://$work/socket") || fail "$program"
