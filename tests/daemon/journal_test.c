@@ -16,6 +16,8 @@
 #include "daemon/journal.h"
 #include "tests/support/temp_dir.h"
 
+enum { PATIENCE_MS = 60000 }; /* and more: each millisecond of sleep is longer */
+
 /* What has settled. */
 struct seen {
     pthread_mutex_t lock;
@@ -46,7 +48,7 @@ static int count(struct seen *s, const int *what)
 
 static void await(struct seen *s, const int *what, int n)
 {
-    for (int i = 0; i < 5000 && count(s, what) < n; i++)
+    for (int i = 0; i < PATIENCE_MS && count(s, what) < n; i++)
         usleep(1000);
     assert_int_equal(count(s, what), n);
 }
@@ -178,7 +180,7 @@ static void a_number_is_never_given_twice(void **state)
     journal_close(&j);
     j = open_journal("numbers", -1, 1 << 30);
     assert_int_equal(journal_start(j, settled, &s, NULL), ERR_OK);
-    for (int i = 0; i < 5000 && journal_find(j, "one", note_row, &found); i++) {
+    for (int i = 0; i < PATIENCE_MS && journal_find(j, "one", note_row, &found); i++) {
         found.n = 0;
         usleep(1000); /* forgotten soon */
     }
@@ -289,7 +291,7 @@ static void what_ended_goes_when_it_is_too_much(void **state)
     journal_close(&j);
     j = open_journal("small", DAY_MS, 200 << 10);
     assert_int_equal(journal_start(j, settled, &s, NULL), ERR_OK);
-    for (int i = 0; i < 5000 && journal_find(j, "r1", note_row, &found); i++) {
+    for (int i = 0; i < PATIENCE_MS && journal_find(j, "r1", note_row, &found); i++) {
         found.n = 0;
         usleep(1000);
     }
@@ -426,7 +428,7 @@ static void a_file_that_is_gone_takes_nothing(void **state)
     await(&s, &s.refused, 1);
     assert_int_equal(journal_ok(j, NULL, 0), 0);
     assert_int_equal(rename("away", "gone"), 0);
-    for (int i = 0; i < 5000 && !journal_ok(j, NULL, 0); i++)
+    for (int i = 0; i < PATIENCE_MS && !journal_ok(j, NULL, 0); i++)
         usleep(1000);
     push_request(j, 3, "three", "z");
     await(&s, &s.requests, 2);

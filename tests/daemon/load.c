@@ -99,7 +99,7 @@ static void run_one(struct latent *l, struct worker *w, int kind)
 
 static struct latent *connect_to(void)
 {
-    struct latent_options o = { .endpoint = endpoint };
+    struct latent_options o = { .endpoint = endpoint, .connect_ms = 60000 };
     struct latent_error e;
     struct latent *l;
 

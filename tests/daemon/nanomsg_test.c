@@ -28,7 +28,7 @@ static Latentd__Envelope *ask_over(int req, Latentd__Envelope *m)
 
 static void stream_over(const char *endpoint, const char *id)
 {
-    int req = nn_socket(AF_SP, NN_REQ), fd = sp_connect(address), patience_ms = 10000;
+    int req = nn_socket(AF_SP, NN_REQ), fd = sp_connect(address), patience_ms = 60000;
     Latentd__Envelope m = question(LATENTD__METHOD__METHOD_NEXT);
     Latentd__NextRequest q = LATENTD__NEXT_REQUEST__INIT;
     int ended = 0;

@@ -96,13 +96,12 @@ static inline enum answer rig_submit(struct rig *r, const struct request_spec *s
     struct requests_waiter w = { .wake = rig_no_wake };
     enum answer a;
 
-    for (int i = 0; i < 5000; i++) {
+    for (double end = clock_seconds() + 60;;) {
         a = requests_submit(r->core.book, spec, &w, NULL, e);
         requests_forget(r->core.book, &w);
-        if (a != ANSWER_WAIT || rig_turn(r, e) != ERR_OK)
-            break;
+        if (a != ANSWER_WAIT || rig_turn(r, e) != ERR_OK || clock_seconds() > end)
+            return a;
     }
-    return a;
 }
 
 #endif

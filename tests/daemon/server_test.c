@@ -42,16 +42,14 @@ static void next_waits_and_is_woken(void **state)
     submit(fd, "w1", 5);
     double begin = clock_seconds();
     Latentd__Envelope *a = next(fd, "w1", 0, 150);
-    double took = clock_seconds() - begin;
-    assert_true(took > 0.14 && took < 5);
+    assert_true(clock_seconds() - begin > 0.14);
     assert_int_equal(a->next_reply->cursor, 0);
     assert_int_equal(a->next_reply->n_tokens, 0);
     envelope_free(&a);
     send_next(fd, 77, "w1", 0, 20000);
-    while (!fake_book_waiters(book))
-        usleep(1000);
+    assert_int_equal(wait_for_waiters(1), 1);
     fake_book_produce(book, "w1", 1);
-    a = sp_answer(fd, 0, 5000, &got);
+    a = sp_answer(fd, 0, &got);
     assert_non_null(a);
     assert_int_equal(a->next_reply->cursor, 1);
     envelope_free(&a);
@@ -76,7 +74,7 @@ static void submit_waits_for_the_journal(void **state)
     assert_int_equal(sp_ask(fd, 0, 5, &m), 0);
     assert_int_equal(poll(&p, 1, 200), 0);
     fake_book_hold(book, 0);
-    Latentd__Envelope *a = sp_answer(fd, 0, 5000, &got);
+    Latentd__Envelope *a = sp_answer(fd, 0, &got);
     assert_non_null(a);
     assert_string_equal(a->submit_reply->id, "h1");
     envelope_free(&a);
@@ -327,7 +325,7 @@ static Latentd__ErrorCode code_for(const char *bytes, size_t n)
     uint32_t id;
 
     assert_int_equal(sp_send(fd, 0, 3, bytes, n), 0);
-    Latentd__Envelope *a = sp_answer(fd, 0, 5000, &id);
+    Latentd__Envelope *a = sp_answer(fd, 0, &id);
     assert_non_null(a);
     assert_non_null(a->error);
     Latentd__ErrorCode code = a->error->code;

@@ -40,7 +40,7 @@ int sp_connect_bare(const char *address)
 {
     int fd = -1;
 
-    for (int i = 0; i < 100 && fd < 0; i++) { /* the backlog may be full for a moment */
+    for (int i = 0; i < SP_PATIENCE_MS / 10 && fd < 0; i++) { /* the backlog may be full */
         fd = connect_to(address);
         if (fd < 0)
             usleep(10000);
@@ -48,12 +48,12 @@ int sp_connect_bare(const char *address)
     return fd;
 }
 
-static int read_all(int fd, void *to, size_t n, int timeout_ms)
+static int read_all(int fd, void *to, size_t n)
 {
     struct pollfd p = { .fd = fd, .events = POLLIN };
 
     for (size_t done = 0; done < n;) {
-        if (poll(&p, 1, timeout_ms) != 1)
+        if (poll(&p, 1, SP_PATIENCE_MS) != 1)
             return -1;
         ssize_t got = read(fd, (char *)to + done, n - done);
         if (got <= 0)
@@ -68,8 +68,8 @@ int sp_connect(const char *address)
     int fd = sp_connect_bare(address);
     char hello[8];
 
-    if (fd >= 0 && (send(fd, "\0SP\0\0\x30\0\0", 8, MSG_NOSIGNAL) != 8 ||
-                    read_all(fd, hello, 8, 5000) || memcmp(hello, "\0SP\0\0\x31", 6) != 0)) {
+    if (fd >= 0 && (send(fd, "\0SP\0\0\x30\0\0", 8, MSG_NOSIGNAL) != 8 || read_all(fd, hello, 8) ||
+                    memcmp(hello, "\0SP\0\0\x31", 6) != 0)) {
         close(fd);
         fd = -1;
     }
@@ -90,12 +90,12 @@ int sp_send(int fd, int tcp, uint32_t id, const void *bytes, size_t n)
     return send(fd, bytes, n, MSG_NOSIGNAL) == (ssize_t)n ? 0 : -1;
 }
 
-uint8_t *sp_recv(int fd, int tcp, int timeout_ms, uint32_t *id, size_t *n)
+uint8_t *sp_recv(int fd, int tcp, uint32_t *id, size_t *n)
 {
     uint8_t head[13] = { 0 }, *bytes = NULL;
     uint64_t len = 0;
 
-    if (read_all(fd, head + tcp, 13 - (size_t)tcp, timeout_ms))
+    if (read_all(fd, head + tcp, 13 - (size_t)tcp))
         return NULL;
     for (int i = 0; i < 8; i++)
         len = len << 8 | head[1 + i];
@@ -105,7 +105,7 @@ uint8_t *sp_recv(int fd, int tcp, int timeout_ms, uint32_t *id, size_t *n)
     memcpy(id, head + 9, 4);
     *id = ntohl(*id) & 0x7fffffffu;
     bytes = malloc(*n + 1);
-    if (bytes && read_all(fd, bytes, *n, timeout_ms)) {
+    if (bytes && read_all(fd, bytes, *n)) {
         free(bytes);
         bytes = NULL;
     }
@@ -124,12 +124,12 @@ int sp_ask(int fd, int tcp, uint32_t id, const Latentd__Envelope *m)
     return rc;
 }
 
-Latentd__Envelope *sp_answer(int fd, int tcp, int timeout_ms, uint32_t *id)
+Latentd__Envelope *sp_answer(int fd, int tcp, uint32_t *id)
 {
     Latentd__Envelope *m = NULL;
     struct err e = { 0 };
     size_t n;
-    uint8_t *bytes = sp_recv(fd, tcp, timeout_ms, id, &n);
+    uint8_t *bytes = sp_recv(fd, tcp, id, &n);
 
     if (bytes && envelope_decode(&m, bytes, n, PROTO_ANSWER_MAX, NULL, &e) != ERR_OK)
         fprintf(stderr, "sp_answer: %s\n", e.msg);
