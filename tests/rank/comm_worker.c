@@ -105,7 +105,7 @@ static int see_figures(struct comm *c)
 
     comm_add(c, COMM_LOADED, 1000 + comm_rank(c));
     comm_add(c, COMM_TO_LOAD, 2000);
-    for (int tries = 0; tries < 500 && seen < comm_size(c); tries++) {
+    for (int tries = 0; tries < 6000 && seen < comm_size(c); tries++) {
         usleep(10000);
         for (seen = 0; seen < comm_size(c); seen++)
             if (comm_figure(c, seen, COMM_LOADED) != 1000 + seen ||
