@@ -26,6 +26,14 @@
 #include "tests/support/temp_dir.h"
 
 enum { CLIENTS = 6, RECORD_TOKENS = 100, RECORD_TEXT = 3000, PATIENCE_S = 120 };
+
+/* Client k asks for some more than FEWEST tokens after k times WORDS words. */
+#ifdef __SANITIZE_ADDRESS__ /* ten times as slow */
+enum { FEWEST = 16, MORE = 4, WORDS = 3 };
+#else
+enum { FEWEST = 40, MORE = 10, WORDS = 9 };
+#endif
+
 enum harm { NO_HARM, KILL_DAEMON, KILL_RANK, FULL_DISK };
 
 static const char *daemon_program;
@@ -55,7 +63,7 @@ struct client {
 static void write_prompt(char *text, size_t size, int k)
 {
     *text = 0;
-    for (int i = 0; i <= k * 9; i++)
+    for (int i = 0; i <= k * WORDS; i++)
         (void)snprintf(text + strlen(text), size - strlen(text), "%d and %d, ", i, k);
 }
 
@@ -73,7 +81,7 @@ static void submit_all(struct rig *r, int round)
                                      .client = k & 1 ? "a" : "b",
                                      .prompt = prompt.ids,
                                      .n_prompt = (int64_t)prompt.n,
-                                     .max_tokens = 40 + 10 * k,
+                                     .max_tokens = FEWEST + MORE * k,
                                      .has_seed = 1,
                                      .ignore_eos = 1 };
         sampling_default(&spec.sampling);
@@ -118,6 +126,32 @@ static int show(struct rig *r, int round, int k, int64_t *cursor, int out)
     return ended;
 }
 
+/* When harm is done: some time after the beginning, or after the first that comes of it, which on a
+ * slow machine is later than any such time. */
+struct moment {
+    int after_first;
+    double pause_s, at;
+};
+
+static struct moment some_moment(int most_ms)
+{
+    struct moment m = { .after_first = rand() % 2, .pause_s = 0.001 * (rand() % most_ms) };
+
+    m.at = clock_seconds() + m.pause_s;
+    return m;
+}
+
+/* come: something has come. */
+static int is_due(struct moment *m, int come)
+{
+    double now = clock_seconds();
+
+    if (m->after_first && !come)
+        m->at = now + m->pause_s;
+    m->after_first &= !come;
+    return now > m->at;
+}
+
 /* For a while no file may grow, as on a full disk. */
 static void limit_files(int full)
 {
@@ -133,12 +167,12 @@ static void run_daemon(int round, const struct client *have, int out, enum harm 
     struct rig r;
     struct err e = { 0 };
     int64_t cursors[CLIENTS];
-    int left = CLIENTS;
+    int left = CLIENTS, come = 0;
 
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     (void)signal(SIGXFSZ, SIG_IGN);
     srand(seed);
-    double harm_at = clock_seconds() + 0.02 + 0.001 * (rand() % 300), well_at = harm_at + 1.5;
+    struct moment harm_at = some_moment(300);
     for (int k = 0; k < CLIENTS; k++)
         cursors[k] = have[k].cursor;
     if (rig_open(&r, rank_program, model, "state", words, &e) != ERR_OK) {
@@ -149,15 +183,18 @@ static void run_daemon(int round, const struct client *have, int out, enum harm 
     while (left > 0) {
         if (rig_turn(&r, &e) != ERR_OK)
             _exit(7);
-        if (harm == KILL_RANK && clock_seconds() > harm_at && ranks_pid(r.core.ranks) > 0) {
+        int due = is_due(&harm_at, come);
+        if (harm == KILL_RANK && due && ranks_pid(r.core.ranks) > 0) {
             (void)kill(ranks_pid(r.core.ranks), SIGKILL);
             harm = NO_HARM;
         }
-        if (harm == FULL_DISK && clock_seconds() > harm_at)
-            limit_files(clock_seconds() < well_at);
+        if (harm == FULL_DISK && due)
+            limit_files(clock_seconds() < harm_at.at + 1.5);
         left = 0;
-        for (int k = 0; k < CLIENTS; k++)
+        for (int k = 0; k < CLIENTS; k++) {
             left += !show(&r, round, k, &cursors[k], out);
+            come |= cursors[k] > have[k].cursor;
+        }
     }
     limit_files(0);
     rig_close(&r);
@@ -183,9 +220,9 @@ static void take(struct client *c, const struct record *r)
 static int live_once(int round, struct client *c, enum harm harm)
 {
     struct record rec;
-    int fd[2], status;
+    int fd[2], status, come = 0;
     unsigned seed = (unsigned)rand();
-    double kill_at = clock_seconds() + 0.03 + 0.001 * (rand() % 500);
+    struct moment kill_at = some_moment(500);
 
     assert_int_equal(pipe(fd), 0);
     pid_t pid = fork();
@@ -198,7 +235,7 @@ static int live_once(int round, struct client *c, enum harm harm)
     for (;;) {
         struct pollfd p = { .fd = fd[0], .events = POLLIN };
         (void)poll(&p, 1, 5);
-        if (harm == KILL_DAEMON && clock_seconds() > kill_at) {
+        if (harm == KILL_DAEMON && is_due(&kill_at, come)) {
             (void)kill(pid, SIGKILL);
             harm = NO_HARM;
         }
@@ -210,6 +247,7 @@ static int live_once(int round, struct client *c, enum harm harm)
         if (n != sizeof rec)
             break; /* the end of the pipe */
         take(c, &rec);
+        come = 1;
     }
     close(fd[0]);
     assert_int_equal(waitpid(pid, &status, 0), pid);
@@ -248,7 +286,7 @@ static void same_streams(const struct client *harmed, const struct client *calm)
     for (int k = 0; k < CLIENTS; k++) {
         assert_int_equal(harmed[k].reason, calm[k].reason);
         assert_int_equal(harmed[k].n, calm[k].n);
-        assert_int_equal(harmed[k].n, 40 + 10 * k);
+        assert_int_equal(harmed[k].n, FEWEST + MORE * k);
         assert_memory_equal(harmed[k].tokens, calm[k].tokens,
                             (size_t)calm[k].n * sizeof *calm[k].tokens);
         assert_int_equal(harmed[k].text.len, calm[k].text.len);
@@ -352,7 +390,7 @@ static void run_client(int life, const struct client *have, int out)
         r.id = id;
         r.text = text;
         r.text_len = strlen(text);
-        r.max_tokens = 40 + 10 * k;
+        r.max_tokens = FEWEST + MORE * k;
         r.has_seed = r.ignore_eos = 1;
         r.seed = (uint64_t)k; /* as in round 0 */
         if (latent_submit(c, &r, NULL, &e))
@@ -367,12 +405,13 @@ static void run_client(int life, const struct client *have, int out)
     _exit(0);
 }
 
-/* One life of a client.  Returns 1 if it was killed. */
-static int client_life(int life, struct client *c)
+/* One life of a client, which is killed at some moment if it may be.  Returns 1 if it was. */
+static int client_life(int life, struct client *c, int may_kill)
 {
     struct record rec;
-    int fd[2], status, all = CLIENTS;
-    double kill_at = clock_seconds() + 0.001 * (rand() % 60);
+    int fd[2], status, all = CLIENTS, come = 0;
+    struct moment kill_at = some_moment(60);
+    double until = clock_seconds() + PATIENCE_S;
 
     assert_int_equal(pipe(fd), 0);
     pid_t pid = fork();
@@ -384,12 +423,16 @@ static int client_life(int life, struct client *c)
     while (all > 0) {
         struct pollfd p = { .fd = fd[0], .events = POLLIN };
         (void)poll(&p, 1, 2);
-        if (clock_seconds() > kill_at)
+        if (may_kill && is_due(&kill_at, come))
             (void)kill(pid, SIGKILL);
+        if (clock_seconds() > until)
+            fail_msg("no end of a client after %d s", PATIENCE_S);
         if (p.revents && read(fd[0], &rec, sizeof rec) != sizeof rec)
             break;
-        if (p.revents)
+        if (p.revents) {
             take(c, &rec);
+            come = 1;
+        }
         all = 0;
         for (int k = 0; k < CLIENTS; k++)
             all += !c[k].ended;
@@ -413,7 +456,7 @@ static void a_killed_client_loses_nothing(void **state)
     pid_t pid = start_daemon();
     for (int done = 0, life = 0; done < n_kills; life++) {
         for (int left = CLIENTS; left > 0;) {
-            done += client_life(life, harmed);
+            done += client_life(life, harmed, done < n_kills);
             left = 0;
             for (int k = 0; k < CLIENTS; k++)
                 left += !harmed[k].ended;

@@ -115,6 +115,14 @@ static const struct row {
     { "tiny-v3-legacy-iq4_ks", "tiny-v3-legacy-iq4_ks.p64",       "p64",  WHOLE,     0, 2e-4, 1.5e-2},
 };
 
+/* A sanitizer makes all ten times as long: every other way of a row, and no long prompts, which
+ * take the same paths. */
+#ifdef __SANITIZE_ADDRESS__
+enum { EVERY = 2 };
+#else
+enum { EVERY = 1 };
+#endif
+
 /* --exact-math goes with an f32 cache; the other caches are measured as users run them. */
 static const struct {
     const char *name;
@@ -140,9 +148,9 @@ static void logits_are_the_references(void **state)
     snprintf(model, sizeof model, "%s.gguf", row->model);
     snprintf(golden, sizeof golden, "logits/%s.npy", row->golden);
     const char *path = fixture_model(model), *ref = fixture_golden(golden);
-    if (!path || !ref)
+    if (!path || !ref || (EVERY > 1 && strcmp(row->prompt, "p64") != 0))
         skip();
-    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+    for (size_t i = (size_t)(row - rows) % EVERY; i < sizeof ways / sizeof *ways; i += EVERY) {
         struct engine_options o = options(ways[i].exact, ways[i].mla, ways[i].cache);
         o.router_groups = !row->no_groups;
         double limit = row->slack * ((ways[i].exact ? row->exact : row->int8) + ways[i].more);
