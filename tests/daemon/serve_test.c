@@ -19,12 +19,13 @@
 
 enum { CLIENTS = 8, PATIENCE_S = 120 };
 
-/* Client k has k times so many words, and gets some more than so many tokens. */
+/* Client k has k times so many words, and gets some more than so many tokens.  A rank is killed so
+ * many times; after that turn the daemon stays. */
 #ifdef __SANITIZE_ADDRESS__ /* ten times as slow */
-enum { WORDS = 4, TOKENS = 20 };
+enum { WORDS = 4, TOKENS = 20, KILLS = 3, LAST_TURN = 200 };
 #define CONTEXT "512"
 #else
-enum { WORDS = 12, TOKENS = 60 };
+enum { WORDS = 12, TOKENS = 60, KILLS = 5, LAST_TURN = 400 };
 #define CONTEXT "1024"
 #endif
 
@@ -215,7 +216,7 @@ static int kills;
 
 static void kill_rank(struct rig *r, int n)
 {
-    if (n % 40 == 0 && kills < 5 && ranks_pid(r->core.ranks) > 0) {
+    if (n % 40 == 0 && kills < KILLS && ranks_pid(r->core.ranks) > 0) {
         (void)kill(ranks_pid(r->core.ranks), SIGKILL);
         kills++;
     }
@@ -281,7 +282,7 @@ static void a_rank_is_not_ended_for_the_one_before(void **state)
 
 static void reopen(struct rig *r, int n)
 {
-    if (n % 60 != 59 || n > 400)
+    if (n % 60 != 59 || n > LAST_TURN)
         return;
     rig_close(r);
     open_rig(r, "reopened");
@@ -297,10 +298,10 @@ static void two_ranks_under_mpirun_say_the_same(void **state)
 {
     (void)state;
     words = two_ranks;
-    kills = 3; /* two more */
+    kills = KILLS - 2; /* two more */
     run_together("two-ranks", kill_rank);
     words = strict;
-    assert_true(kills > 3);
+    assert_true(kills > KILLS - 2);
 }
 
 /* ---- Ends and refusals ---------------------------------------------------- */
