@@ -98,18 +98,16 @@ ended "$daemon" 'the daemon' || fail "exit status $? after SIGTERM"
 daemon=
 [ ! -e "$work/socket" ] || fail "its socket is left"
 
-timeout 20 "$latentd" -m "$model" --listen "$endpoint" --state-dir "$work/state" -c 4096 -t 1 <&- >&- 2>&- &
+"$latentd" -m "$model" --listen "$endpoint" --state-dir "$work/state" -c 4096 -t 1 <&- >&- 2>&- &
 daemon=$!
-for _ in $(seq 100); do
-    "$latent" status --endpoint "$endpoint" >"$work/out" 2>/dev/null && break
-    sleep 0.1
-done
+listening() { "$latent" status --endpoint "$endpoint" >"$work/out" 2>/dev/null; }
+await 'a daemon without standard streams' listening
 kill "$daemon"
-wait "$daemon" || fail "exit status $? without standard streams"
+ended "$daemon" 'the daemon without standard streams' || fail "exit status $? without standard streams"
 daemon=
 grep -q listening "$work/state/lock" && fail 'without stderr the log goes into the lock'
 
 printf '%0300d\n' 1 >"$work/token" # not cut to what fits: its clients would know another one
-timeout 20 "$latentd" -m "$model" --listen tcp://127.0.0.1:0 --token-file "$work/token" --state-dir "$work/state" \
+timeout 120 "$latentd" -m "$model" --listen tcp://127.0.0.1:0 --token-file "$work/token" --state-dir "$work/state" \
     2>"$work/err"
 [ $? = 2 ] && grep -q '16 to 254' "$work/err" || fail "a token of 300 characters: $(cat "$work/err")"

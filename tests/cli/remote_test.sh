@@ -112,9 +112,10 @@ run 0 list --endpoint "$endpoint" --live; grep -q unread "$work/out" && fail "no
 run 0 submit --endpoint "$endpoint" -p x -n 100000 --detach --id lasting
 env --default-signal=INT "$latent" drain --wait --endpoint "$endpoint" >"$work/out" 2>"$work/err" &
 client=$!
-sleep 0.5
+draining() { ! "$latent" submit --endpoint "$endpoint" -p x -n 1 -q >/dev/null 2>&1; }
+await 'a daemon that drains' draining
 kill -INT "$client"
-wait "$client" && fail "an interrupted drain says that all have ended"
+client_ended && fail "an interrupted drain says that all have ended"
 run 0 drain --undo --endpoint "$endpoint"
 run 0 cancel lasting --endpoint "$endpoint"
 
