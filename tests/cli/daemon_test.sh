@@ -21,7 +21,6 @@ fail() {
 
 # shellcheck source=tests/support/await.sh
 . "${0%/*}/../support/await.sh"
-await_log=$work/log
 
 start_daemon() {
     "$latentd" -m "$model" --listen "$endpoint" --state-dir "$work/state" -c 4096 -np 4 -t 1 \

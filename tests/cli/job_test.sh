@@ -24,7 +24,6 @@ fail() {
 
 # shellcheck source=tests/support/await.sh
 . "${0%/*}/../support/await.sh"
-await_log=$work/log
 
 # start N PATIENCE OPTION...: a job of N ranks, whose mpirun kills so many seconds after SIGTERM.
 start() {

@@ -20,7 +20,6 @@ fail() {
 
 # shellcheck source=tests/support/await.sh
 . "${0%/*}/../support/await.sh"
-await_log=$work/log
 
 # start_daemon RATE_MS [ADDRESS [TOKEN]]: waits until it listens; its address is in $work/bound.
 start_daemon() {

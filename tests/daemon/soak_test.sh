@@ -19,7 +19,6 @@ fail() { echo "soak: $*" >&2; cat "$work/log" >&2; exit 1; }
 
 # shellcheck source=tests/support/await.sh
 . "${0%/*}/../support/await.sh"
-await_log=$work/log
 
 # A cache so small that all of it is in use, and so in memory, long before the first look.
 "$latentd" -q -m "$model" -c 4096 --reuse strict --listen "$endpoint" --state-dir "$work/state" \

@@ -25,7 +25,6 @@ diff "$work/limits" "$work/documented" || fail "the limits of docs/protocol.md"
 
 # shellcheck source=tests/support/await.sh
 . "${0%/*}/../support/await.sh"
-await_log=$work/log
 
 python=/usr/bin/python3
 if ! "$python" -c 'import google.protobuf' 2>/dev/null || ! command -v protoc >/dev/null; then

@@ -20,7 +20,6 @@ fail() {
 
 # shellcheck source=tests/support/await.sh
 . "${0%/*}/../support/await.sh"
-await_log=$work/log
 
 for component in liblatent0 liblatent-dev; do
     cmake --install "$build" --prefix "$work/usr" --component "$component" >"$work/log" 2>&1 ||

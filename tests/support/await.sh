@@ -3,9 +3,9 @@
 #
 # await.sh - for scripts that start processes: waiting for what is to happen, not for a time.  A
 # machine may be slow; what has not come after two minutes is an error that is named, with the end
-# of the file $await_log.  Whoever reads this file has a function `fail`.
+# of $work/log, if there is one.  Whoever reads this file has a function `fail`.
 
-await_s=120 await_log=/dev/null
+await_s=120
 
 # await WHAT COMMAND...: until the command succeeds.
 await() {
@@ -13,7 +13,7 @@ await() {
     shift
     until "$@"; do
         if [ $SECONDS -ge $until ]; then
-            fail "not within $await_s s: $what: $(tail -c 400 "$await_log")"
+            fail "not within $await_s s: $what: $(tail -c 400 "${work-}/log" 2>/dev/null)"
             return 1
         fi
         sleep 0.02
