@@ -195,16 +195,17 @@ static size_t select_top(struct sampler *s, size_t k)
     return n;
 }
 
-/* All tokens that are not forbidden, sorted: three passes of 11 bits over the high half;
- * the passes are stable and the ids come in ascending, so the low half needs none. */
-static size_t sort_all(struct sampler *s)
+/* All tokens that are not forbidden and have this logit or more, sorted: three passes of 11 bits
+ * over the high half; the passes are stable and the ids come in ascending, so the low half needs
+ * none. */
+static size_t sort_from(struct sampler *s, double least)
 {
     enum { BITS = 11, PASSES = 3, SIZE = 1 << BITS };
     size_t start[PASSES][SIZE] = { { 0 } };
     size_t n = 0;
 
     for (int i = 0; i < s->n_vocab; i++) {
-        if (!(s->logit[i] > -INFINITY))
+        if (!(s->logit[i] >= least && s->logit[i] > -INFINITY))
             continue;
         uint64_t key = key_make(s->logit[i], i);
         s->key[n++] = key;
@@ -234,13 +235,15 @@ static size_t select_candidates(struct sampler *s, int top_k)
     enum { HEAP_MAX = 1024 }; /* beyond, sorting everything is not slower */
     size_t n;
 
-    if (top_k > 0 && top_k <= HEAP_MAX)
+    if (top_k <= HEAP_MAX)
         return select_top(s, (size_t)top_k);
-    n = sort_all(s);
-    return top_k > 0 && n > (size_t)top_k ? (size_t)top_k : n;
+    n = sort_from(s, -INFINITY);
+    return n < (size_t)top_k ? n : (size_t)top_k;
 }
 
 /* ---- Probabilities ------------------------------------------------------ */
+
+enum { NO_WEIGHT = 700 }; /* e^-700 is nothing beside e^0 */
 
 /* e^x for x <= 0.  Written out, because the C library's has more than one version and picks
  * by CPU: a resumed request on another machine must draw the same token. */
@@ -252,7 +255,7 @@ static double exp_down(double x)
                                 1 / 120.,        1 / 24.,        1 / 6.,        1 / 2. };
     double sum = c[0], scale;
 
-    if (!(x > -700)) /* nothing beside e^0 = 1 */
+    if (!(x > -NO_WEIGHT))
         return 0;
     int64_t k = (int64_t)(x * 1.4426950408889634 - 0.5);
     /* ln 2 in two parts: the first has zeros at its end, so k times it is exact. */
@@ -282,7 +285,8 @@ static double sum_of(const double *weight, size_t n)
     return sum;
 }
 
-/* How many of the n first weights it takes to exceed `mass` (or to reach it, if `reach`). */
+/* How many of the n first weights it takes to exceed `mass` (or to reach it, if `reach`); n + 1:
+ * all are too few. */
 static size_t first_reaching(const double *weight, size_t n, double mass, int reach)
 {
     double sum = 0;
@@ -292,6 +296,45 @@ static size_t first_reaching(const double *weight, size_t n, double mass, int re
         if (sum > mass || (reach && sum == mass))
             return i + 1;
     }
+    return n + 1;
+}
+
+static size_t smaller(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Of all tokens, in the order of their ids: nothing need be sorted for it. */
+static double weight_of_all(const struct sampler *s, double top, double temperature)
+{
+    double sum = 0;
+
+    for (int i = 0; i < s->n_vocab; i++)
+        sum += exp_down((s->logit[i] - top) / temperature);
+    return sum;
+}
+
+/* The first of all tokens in order until their weights come to `mass` (see first_reaching), or
+ * those whose logit is at most `deepest` under the best one, `top`.  A few tokens have nearly all
+ * the weight: only those near the top are sorted, more if they were too few. */
+static size_t select_mass(struct sampler *s, double top, double temperature, double mass, int reach,
+                          double deepest)
+{
+    double depth = 16 * temperature;
+
+    for (;; depth *= 2) {
+        size_t n = sort_from(s, top - (depth < deepest ? depth : deepest));
+        weigh(s, n, temperature);
+        size_t first = first_reaching(s->weight, n, mass, reach);
+        if (first <= n || depth >= deepest)
+            return smaller(first, n);
+    }
+}
+
+static size_t cut_unlikely(const struct sampler *s, size_t n, double min_p)
+{
+    while (n > 1 && s->weight[n - 1] < min_p)
+        n--;
     return n;
 }
 
@@ -301,10 +344,43 @@ static size_t cut_by_probability(struct sampler *s, const struct sampling *p, si
         return n;
     weigh(s, n, 1);
     if (p->top_p < 1)
-        n = first_reaching(s->weight, n, p->top_p * sum_of(s->weight, n), 1);
-    while (n > 1 && s->weight[n - 1] < p->min_p)
-        n--;
-    return n;
+        n = smaller(n, first_reaching(s->weight, n, p->top_p * sum_of(s->weight, n), 1));
+    return cut_unlikely(s, n, p->min_p);
+}
+
+/* The same of all tokens, sorting no more of them than it keeps and some. */
+static size_t cut_all(struct sampler *s, const struct sampling *p, double top)
+{
+    double deepest =
+        p->min_p > 0 ? 1 - log((double)p->min_p) : NO_WEIGHT; /* 1: to be cut exactly below */
+    double mass = p->top_p < 1 ? p->top_p * weight_of_all(s, top, 1) : INFINITY;
+
+    return cut_unlikely(s, select_mass(s, top, 1, mass, 1, deepest), p->min_p);
+}
+
+/* The draw among all tokens. */
+static int32_t draw_uncut(struct sampler *s, double top, double temperature, double u)
+{
+    double mass = u * weight_of_all(s, top, temperature);
+    size_t n = select_mass(s, top, temperature, mass, 0, NO_WEIGHT * temperature);
+
+    return key_id(s->key[n - 1]);
+}
+
+/* `u`: where in the mass, from 0 to 1.  -1: every token is forbidden. */
+static int32_t draw(struct sampler *s, const struct sampling *p, double u)
+{
+    int32_t best = p->top_k > 0 ? 0 : best_token(s);
+    size_t n = p->top_k > 0 ? select_candidates(s, p->top_k) : (size_t)s->n_vocab;
+
+    if (best < 0 || n == 0)
+        return -1;
+    if (p->top_k == 0 && p->top_p >= 1 && p->min_p <= 0)
+        return draw_uncut(s, s->logit[best], p->temperature, u);
+    n = p->top_k > 0 ? cut_by_probability(s, p, n) : cut_all(s, p, s->logit[best]);
+    weigh(s, n, p->temperature);
+    n = smaller(n, first_reaching(s->weight, n, u * sum_of(s->weight, n), 0));
+    return key_id(s->key[n - 1]);
 }
 
 /* ---- The interface ------------------------------------------------------ */
@@ -392,11 +468,6 @@ void sampler_free(struct sampler **s)
     *s = NULL;
 }
 
-static enum err_code no_token_left(struct err *e)
-{
-    return err_set(e, ERR_USAGE, "sampling: bias and penalties forbid every token; allow some");
-}
-
 enum err_code sampler_choose(struct sampler *s, const struct sampling *p, const float *logits,
                              const int32_t *history, size_t n_history, int64_t position,
                              int32_t *token, struct err *e)
@@ -405,19 +476,10 @@ enum err_code sampler_choose(struct sampler *s, const struct sampling *p, const 
     TRY(add_bias(s, p, e));
     TRY(penalise(s, p, history, n_history, e));
 
-    if (p->temperature == 0) {
-        int32_t best = best_token(s);
-        if (best < 0)
-            return no_token_left(e);
-        *token = best;
-        return ERR_OK;
-    }
-    size_t n = select_candidates(s, p->top_k);
-    if (!n)
-        return no_token_left(e);
-    n = cut_by_probability(s, p, n);
-    weigh(s, n, p->temperature);
-    double mass = philox_uniform(p->seed, position) * sum_of(s->weight, n);
-    *token = key_id(s->key[first_reaching(s->weight, n, mass, 0) - 1]);
+    int32_t chosen =
+        p->temperature == 0 ? best_token(s) : draw(s, p, philox_uniform(p->seed, position));
+    if (chosen < 0)
+        return err_set(e, ERR_USAGE, "sampling: bias and penalties forbid every token; allow some");
+    *token = chosen;
     return ERR_OK;
 }
