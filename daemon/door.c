@@ -16,8 +16,8 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/tcp.h"
 #include "daemon/clock.h"
-#include "rank/dial.h"
 #include "rank/link.h"
 
 enum { HELLO_MS = 5000, HELLO_MAX = 256 };
@@ -135,7 +135,7 @@ static void let_in(struct door *d, int listener)
         if (c->near && !is_own_user(fd))
             dismiss(c, "a process of another user knocked at the ranks' socket");
         else if (!c->near)
-            dial_tune_tcp(fd);
+            tcp_tune(fd);
     }
 }
 

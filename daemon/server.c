@@ -15,8 +15,8 @@
 
 #include "base/log.h"
 #include "base/priority.h"
+#include "base/tcp.h"
 #include "daemon/server_parts.h"
-#include "rank/dial.h"
 
 enum { EVENTS = 128, SWEEP_S = 1, MAX_FILES = 16384 };
 
@@ -74,7 +74,7 @@ static void accept_all(struct server *s, struct server_listener *l, double now_s
             continue;
         }
         if (l->l.tcp)
-            dial_tune_tcp(fd); /* a client that is cut off gives its place back */
+            tcp_tune(fd); /* a client that is cut off gives its place back */
         conn_open(s, fd, l->l.tcp, now_s);
     }
     set_accepting(s, 0);

@@ -7,8 +7,6 @@
 
 #include <errno.h>
 #include <netdb.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +14,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "base/tcp.h"
 #include "proto/client_parts.h"
 #include "proto/sp.h"
 
@@ -159,7 +158,6 @@ static void begin(struct client_wire *w)
     struct sockaddr_un sun = { .sun_family = AF_UNIX };
     const struct sockaddr *to = (const struct sockaddr *)&sun;
     socklen_t n = sizeof sun;
-    int one = 1;
 
     w->tried_ms = client_now_ms();
     if (w->tcp) {
@@ -172,7 +170,7 @@ static void begin(struct client_wire *w)
     }
     w->fd = socket(to->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (w->fd >= 0 && w->tcp)
-        (void)setsockopt(w->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+        tcp_tune(w->fd);
     if (w->fd < 0 || (connect(w->fd, to, n) && errno != EINPROGRESS))
         apart_errno(w, errno);
     else

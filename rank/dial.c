@@ -3,14 +3,14 @@
 #include "rank/dial.h"
 
 #include <netdb.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
+
+#include "base/tcp.h"
 
 /* A name that begins with '@' is in the abstract space: nothing of it lies in a file system. */
 static enum err_code dial_unix(int *out, const char *name, struct err *e)
@@ -34,23 +34,6 @@ static enum err_code dial_unix(int *out, const char *name, struct err *e)
     }
     *out = fd;
     return ERR_OK;
-}
-
-void dial_tune_tcp(int fd)
-{
-    const struct {
-        int level, name, value;
-    } wanted[] = {
-        {IPPROTO_TCP,  TCP_NODELAY,   1 },
-        { SOL_SOCKET,  SO_KEEPALIVE,  1 },
-        { IPPROTO_TCP, TCP_KEEPIDLE,  10}, /* seconds of silence */
-        { IPPROTO_TCP, TCP_KEEPINTVL, 5 },
-        { IPPROTO_TCP, TCP_KEEPCNT,   4 }
-    };
-
-    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++)
-        (void)setsockopt(fd, wanted[i].level, wanted[i].name, &wanted[i].value,
-                         sizeof wanted[i].value);
 }
 
 static enum err_code dial_tcp(int *out, const char *where, struct err *e)
@@ -77,7 +60,7 @@ static enum err_code dial_tcp(int *out, const char *where, struct err *e)
     freeaddrinfo(list);
     if (fd < 0)
         return ERR_IO;
-    dial_tune_tcp(fd);
+    tcp_tune(fd);
     *out = fd;
     return ERR_OK;
 }

@@ -9,7 +9,4 @@
  * commas, are tried in turn.  Errors: ERR_USAGE; ERR_IO. */
 enum err_code dial(int *fd, const char *address, struct err *e);
 
-/* Small frames at once, and a peer whose host has gone is noticed within half a minute. */
-void dial_tune_tcp(int fd);
-
 #endif

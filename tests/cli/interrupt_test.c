@@ -51,7 +51,8 @@ static void one_before_the_connection_counts(void **state)
 /* Ctrl-C while the journal has not recorded the request yet; arg: whether it does later. */
 static void *interrupt(void *arg)
 {
-    usleep(200 * 1000);
+    for (int i = 0; i < 60000 && fake_book_waiters(book) == 0; i++)
+        usleep(1000);
     (void)kill(getpid(), SIGINT);
     usleep(300 * 1000);
     if (*(int *)arg)
