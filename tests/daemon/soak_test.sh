@@ -34,12 +34,12 @@ soak() { # SECONDS
     "$load" "$endpoint" 64 "$1" >"$work/load" 2>&1 ||
         { cat "$work/load"; fail "a reply is another one than alone"; }
 }
-ended() {
+n_ended() {
     "$latent" metrics --endpoint "$endpoint" |
         awk '/^latentd_requests_ended_total/ { n += $2 } END { print n }'
 }
 # 256 ended requests stay in memory: when there are more, what is needed once is there.
-while [ "$(ended)" -lt 400 ]; do
+while [ "$(n_ended)" -lt 400 ]; do
     soak 2
 done
 before=$(kib "$rank") before_daemon=$(kib "$daemon")
