@@ -17,7 +17,7 @@
 #include "tests/daemon/rig.h"
 #include "tests/support/temp_dir.h"
 
-enum { CLIENTS = 8, PATIENCE_S = 120 };
+enum { CLIENTS = 8, PATIENCE_S = 300 };
 
 /* Client k has k times so many words, and gets some more than so many tokens.  A rank is killed so
  * many times; after that turn the daemon stays. */
