@@ -3,8 +3,8 @@
 #ifndef BASE_TCP_H
 #define BASE_TCP_H
 
-/* Small frames at once, and a peer whose host or network has gone is noticed within half a minute,
- * whether the connection is silent or bytes are under way: ETIMEDOUT. */
+/* Small frames at once, and a peer whose host or network has gone is noticed in about half a
+ * minute, whether the connection is silent or bytes are under way: ETIMEDOUT. */
 void tcp_tune(int fd);
 
 #endif
